@@ -14,10 +14,14 @@ namespace detail {
 
 inline void append(std::string& out, std::string_view part) { out += part; }
 inline void append(std::string& out, char part) { out += part; }
-inline void append(std::string& out, bool part) { out += part ? "true" : "false"; }
+// A template, because a literal would rather decay and convert to bool than become a string_view.
+template <std::same_as<bool> Flag>
+void append(std::string& out, Flag part) {
+  out += part ? "true" : "false";
+}
 
 template <class Number>
-  requires(std::integral<Number> || std::floating_point<Number>)
+  requires((std::integral<Number> && !std::same_as<Number, bool>) || std::floating_point<Number>)
 void append(std::string& out, Number part) {
   char digits[64];
   std::to_chars_result result{};
