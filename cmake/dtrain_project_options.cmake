@@ -1,0 +1,30 @@
+# Warnings, tuning and sanitizers of the project's own programs, on a target that no user of the library links.
+add_library(dtrain_project_options INTERFACE)
+target_compile_options(dtrain_project_options INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wconversion)
+if(DTRAIN_WARNINGS_AS_ERRORS)
+  target_compile_options(dtrain_project_options INTERFACE -Werror)
+endif()
+if(DTRAIN_NATIVE)
+  include(CheckCXXCompilerFlag)
+  check_cxx_compiler_flag(-march=native DTRAIN_COMPILER_KNOWS_NATIVE)
+  if(DTRAIN_COMPILER_KNOWS_NATIVE)
+    target_compile_options(dtrain_project_options INTERFACE -march=native)
+  endif()
+endif()
+if(DTRAIN_SANITIZE)
+  list(JOIN DTRAIN_SANITIZE "," dtrain_sanitizers)
+  target_compile_options(dtrain_project_options INTERFACE -fsanitize=${dtrain_sanitizers} -fno-sanitize-recover=all
+                                                          -fno-omit-frame-pointer -g1)
+  target_link_options(dtrain_project_options INTERFACE -fsanitize=${dtrain_sanitizers})
+endif()
+
+# The optimisation of tests: enough to run quickly, little enough to compile quickly; asserts stay on. A source that
+# says `// optimise: O3` among its first lines (it measures, or is numerically heavy) gets that level instead.
+function(dtrain_test_optimisation target source)
+  set(level O1)
+  file(STRINGS "${source}" asked REGEX "^// optimise: O[0-3s]" LIMIT_COUNT 1)
+  if(asked MATCHES "optimise: (O[0-3s])")
+    set(level "${CMAKE_MATCH_1}")
+  endif()
+  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-${level}> $<$<CONFIG:Release>:-UNDEBUG>)
+endfunction()
