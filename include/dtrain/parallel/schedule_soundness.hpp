@@ -1,0 +1,163 @@
+// From a schedule type to judged tables: concepts for the compiler, `build_tables` for start-up.
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+#include <vector>
+
+#include "dtrain/core/error.hpp"
+#include "dtrain/core/text.hpp"
+#include "dtrain/parallel/schedule.hpp"
+#include "dtrain/parallel/schedule_derivation.hpp"
+#include "dtrain/parallel/schedule_judge.hpp"
+#include "dtrain/parallel/schedule_text.hpp"
+#include "dtrain/parallel/schedules/forward_only.hpp"
+
+namespace dtrain::schedule {
+
+/// The tables of all stages, not judged yet. A schedule that has both a plan and an order is taken by its plan.
+template <Schedule S>
+constexpr std::vector<Table> tables_of(int stages, int micro_batches) {
+  if constexpr (PlannedSchedule<S>) {
+    std::vector<Table> tables;
+    for (int stage = 0; stage < stages; ++stage) tables.push_back(S::plan(stage, stages, micro_batches));
+    return tables;
+  } else {
+    std::vector<std::vector<Compute>> orders;
+    for (int stage = 0; stage < stages; ++stage) orders.push_back(S::order(stage, stages, micro_batches));
+    return derive_communication(orders, micro_batches);
+  }
+}
+
+/// Judges given tables by the in-flight limits that `S` declares.
+template <Schedule S>
+constexpr Verdict judge_tables(const std::vector<Table>& tables, int micro_batches) {
+  std::vector<int> limits;
+  const int stages = static_cast<int>(tables.size());
+  for (int stage = 0; stage < stages; ++stage) limits.push_back(S::in_flight(stage, stages, micro_batches));
+  return judge(tables, micro_batches, limits);
+}
+
+/// What the judge says of `S` at the given numbers.
+template <class S, int Stages, int MicroBatches>
+inline constexpr Verdict verdict_of = judge_tables<S>(tables_of<S>(Stages, MicroBatches), MicroBatches);
+
+/// Rows name only micro-batches, slots and neighbours that exist; groups hold only messages.
+template <class S, int Stages, int MicroBatches>
+concept WellFormed = verdict_of<S, Stages, MicroBatches>.failure != Failure::malformed;
+/// Every stage runs each micro-batch once forward and then once backward.
+template <class S, int Stages, int MicroBatches>
+concept ForwardMatchesBackward = verdict_of<S, Stages, MicroBatches>.failure != Failure::forward_backward_mismatch;
+/// Every send has exactly one receive and every receive exactly one send.
+template <class S, int Stages, int MicroBatches>
+concept EverySendReceived = verdict_of<S, Stages, MicroBatches>.failure != Failure::unmatched_message;
+/// Neighbours send and receive the micro-batches in the same order.
+template <class S, int Stages, int MicroBatches>
+concept SameMessageOrder = verdict_of<S, Stages, MicroBatches>.failure != Failure::message_order;
+/// Nothing is computed before its input came, nothing sent before it was computed.
+template <class S, int Stages, int MicroBatches>
+concept ArrivesBeforeUse = verdict_of<S, Stages, MicroBatches>.failure != Failure::use_before_arrival;
+/// No stage holds more micro-batches than `in_flight` declares.
+template <class S, int Stages, int MicroBatches>
+concept WithinInFlightLimit = verdict_of<S, Stages, MicroBatches>.failure != Failure::in_flight_above_limit;
+/// No living micro-batch is overwritten.
+template <class S, int Stages, int MicroBatches>
+concept SlotsKept = verdict_of<S, Stages, MicroBatches>.failure != Failure::slot_overwritten;
+/// No stages wait for each other in a circle when a send waits for its receive.
+template <class S, int Stages, int MicroBatches>
+concept FreeOfDeadlock = verdict_of<S, Stages, MicroBatches>.failure != Failure::deadlock;
+
+/// All of the above: the schedule can be run at these numbers.
+template <class S, int Stages, int MicroBatches>
+concept SoundFor =
+    Schedule<S> && WellFormed<S, Stages, MicroBatches> && ForwardMatchesBackward<S, Stages, MicroBatches> &&
+    EverySendReceived<S, Stages, MicroBatches> && SameMessageOrder<S, Stages, MicroBatches> &&
+    ArrivesBeforeUse<S, Stages, MicroBatches> && WithinInFlightLimit<S, Stages, MicroBatches> &&
+    SlotsKept<S, Stages, MicroBatches> && FreeOfDeadlock<S, Stages, MicroBatches>;
+
+namespace detail {
+/// The smallest number of micro-batches from `MicroBatches` to `Last` that the judge refuses; 0 if none.
+template <class S, int Stages, int MicroBatches, int Last>
+constexpr int first_refused() {
+  if constexpr (!verdict_of<S, Stages, MicroBatches>.ok())
+    return MicroBatches;
+  else if constexpr (MicroBatches < Last)
+    return first_refused<S, Stages, MicroBatches + 1, Last>();
+  else
+    return 0;
+}
+}  // namespace detail
+
+/// Whether the judge accepts `S` with `Stages` stages for 1 to 2 x Stages + 1 micro-batches: fewer than stages, as
+/// many, more, and more than twice as many. Further numbers repeat the steady state and are judged at start-up.
+template <class S, int Stages>
+constexpr bool sound() {
+  return detail::first_refused<S, Stages, 1, 2 * Stages + 1>() == 0;
+}
+
+/// The entry for whoever takes a schedule as a type: `static_assert(RequireSound<S, 4, 8>::value)` says in one sentence
+/// what is wrong with `S` at exactly these numbers.
+template <class S, int Stages, int MicroBatches>
+struct RequireSound {
+  static_assert(Schedule<S>,
+                "dtrain: a schedule is a type with static constexpr members name, in_flight(stage, stages, "
+                "micro_batches) and either order(...) or plan(...)");
+  static_assert(WellFormed<S, Stages, MicroBatches>,
+                "dtrain: the schedule has a row that names a micro-batch, slot or neighbour that does not exist");
+  static_assert(ForwardMatchesBackward<S, Stages, MicroBatches>,
+                "dtrain: the schedule does not run every micro-batch once forward and then once backward");
+  static_assert(EverySendReceived<S, Stages, MicroBatches>,
+                "dtrain: the schedule has a send without its receive, or a receive without its send");
+  static_assert(SameMessageOrder<S, Stages, MicroBatches>,
+                "dtrain: the schedule receives micro-batches in another order than they are sent");
+  static_assert(ArrivesBeforeUse<S, Stages, MicroBatches>,
+                "dtrain: the schedule computes or sends a micro-batch before its data is there");
+  static_assert(WithinInFlightLimit<S, Stages, MicroBatches>,
+                "dtrain: the schedule holds more micro-batches in flight than it declares");
+  static_assert(SlotsKept<S, Stages, MicroBatches>,
+                "dtrain: the schedule overwrites the slot of a micro-batch that still needs it");
+  static_assert(FreeOfDeadlock<S, Stages, MicroBatches>,
+                "dtrain: the schedule deadlocks when a send waits for its receive");
+  static constexpr bool value = true;
+};
+
+/// The same for every number of micro-batches that `sound` tries; the sentence names the smallest that fails.
+template <class S, int Stages>
+struct RequireSoundSchedule {
+  static_assert(Schedule<S>,
+                "dtrain: a schedule is a type with static constexpr members name, in_flight(stage, stages, "
+                "micro_batches) and either order(...) or plan(...)");
+  static constexpr int refused = detail::first_refused<S, Stages, 1, 2 * Stages + 1>();
+  static constexpr bool value = RequireSound < S, Stages, refused == 0 ? 1 : refused > ::value;
+};
+
+namespace detail {
+inline void check_counts(std::string_view name, int stages, int micro_batches) {
+  if (stages < 1 || micro_batches < 1)
+    throw ConfigurationError(concatenate("dtrain: schedule ", name,
+                                         " needs at least one stage and one micro-batch, not ", stages, " and ",
+                                         micro_batches));
+}
+}  // namespace detail
+
+/// The judged tables of all stages. Throws ConfigurationError with the judge's sentence if the schedule is refused.
+template <Schedule S>
+std::vector<Table> build_tables(int stages, int micro_batches) {
+  detail::check_counts(S::name, stages, micro_batches);
+  std::vector<Table> tables = tables_of<S>(stages, micro_batches);
+  const Verdict verdict = judge_tables<S>(tables, micro_batches);
+  if (!verdict.ok()) throw ConfigurationError(describe(verdict, S::name));
+  return tables;
+}
+
+/// The judged tables of all stages for a pass without gradients, such as evaluation.
+inline std::vector<Table> build_forward_only_tables(int stages, int micro_batches) {
+  detail::check_counts("forward-only", stages, micro_batches);
+  std::vector<Table> tables = forward_only_tables(stages, micro_batches);
+  const std::vector<int> limits(static_cast<std::size_t>(stages), 1);
+  const Verdict verdict = judge(tables, micro_batches, limits, Pass::forward_only);
+  if (!verdict.ok()) throw ConfigurationError(describe(verdict, "forward-only"));
+  return tables;
+}
+
+}  // namespace dtrain::schedule
