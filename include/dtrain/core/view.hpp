@@ -27,12 +27,11 @@ class Matrix {
   constexpr Matrix(T* data, Index rows, Index columns, Index stride)
       : data_(data), rows_(rows), columns_(columns), stride_(stride) {}
 
-  /// A view to change converts to a view to read.
-  constexpr explicit(false) operator Matrix<const T>() const
-    requires(!std::is_const_v<T>)
-  {
-    return {data_, rows_, columns_, stride_};
-  }
+  /// A view to change converts to a view to read. (A constructor: nvcc warns of a conversion function in `const` views.)
+  template <class Changing>
+    requires(!std::is_const_v<Changing> && std::is_same_v<const Changing, T>)
+  constexpr explicit(false) Matrix(const Matrix<Changing>& other)
+      : Matrix(other.data(), other.rows(), other.columns(), other.stride()) {}
 
   [[nodiscard]] constexpr T* data() const { return data_; }
   [[nodiscard]] constexpr Index rows() const { return rows_; }
