@@ -4,6 +4,7 @@ if(NOT CMAKE_BUILD_TYPE AND NOT dtrain_multi_config)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "Debug, Release, RelWithDebInfo or MinSizeRel" FORCE)
 endif()
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
 
 find_program(DTRAIN_CCACHE ccache DOC "ccache, used when found")
 find_program(DTRAIN_MOLD mold DOC "The linker mold, used when found")
