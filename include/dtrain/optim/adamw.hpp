@@ -8,7 +8,9 @@
 #include "dtrain/core/error.hpp"
 #include "dtrain/core/scalar.hpp"
 #include "dtrain/core/text.hpp"
+#include "dtrain/device/host.hpp"
 #include "dtrain/ops/host/optimizer.hpp"
+#include "dtrain/optim/optimizer.hpp"
 
 namespace dtrain::optim {
 
@@ -55,6 +57,8 @@ struct AdamW {
 
   friend constexpr bool operator==(const AdamW&, const AdamW&) = default;
 };
+
+static_assert(OptimizerFor<AdamW, Host, float> && OptimizerFor<AdamW, Host, double>);
 
 }  // namespace dtrain::optim
 

@@ -1,12 +1,10 @@
 // Clipping gradients by their global norm, and the verdict to skip an update whose norm is not finite.
 #pragma once
 
-#include <array>
 #include <cmath>
-#include <cstddef>
 #include <span>
 
-#include "dtrain/core/scalar.hpp"
+#include "dtrain/ops/host/reduce.hpp"
 
 namespace dtrain::optim {
 
@@ -19,23 +17,9 @@ namespace dtrain::optim {
 struct GradientNorm {
   double squares = 0;
 
-  template <Scalar T>
-  void add(std::span<const T> gradient, bool counted = true) {
-    if (!counted) return;
-    // Independent partial sums in a fixed order: vectorizable without reassociation, the same result on every run.
-    constexpr std::size_t lanes = 8;
-    std::array<double, lanes> partial{};
-    const std::size_t whole = gradient.size() / lanes * lanes;
-    for (std::size_t i = 0; i < whole; i += lanes)
-      for (std::size_t lane = 0; lane < lanes; ++lane) {
-        const auto value = static_cast<double>(gradient[i + lane]);
-        partial[lane] += value * value;
-      }
-    for (std::size_t i = whole; i < gradient.size(); ++i) {
-      const auto value = static_cast<double>(gradient[i]);
-      partial[i - whole] += value * value;
-    }
-    for (const double part : partial) squares += part;
+  template <class T, class Device>
+  void add(Device& device, std::span<const T> gradient, bool counted = true) {
+    if (counted) squares += ops::sum_of_squares(device, gradient);
   }
 
   GradientNorm& operator+=(const GradientNorm& other) {

@@ -8,7 +8,9 @@
 #include "dtrain/core/error.hpp"
 #include "dtrain/core/scalar.hpp"
 #include "dtrain/core/text.hpp"
+#include "dtrain/device/host.hpp"
 #include "dtrain/ops/host/optimizer.hpp"
+#include "dtrain/optim/optimizer.hpp"
 
 namespace dtrain::optim {
 
@@ -60,6 +62,8 @@ struct Sgd {
 
   friend constexpr bool operator==(const Sgd&, const Sgd&) = default;
 };
+
+static_assert(OptimizerFor<Sgd, Host, float> && OptimizerFor<Sgd, Host, double>);
 
 }  // namespace dtrain::optim
 
