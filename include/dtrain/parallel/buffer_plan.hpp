@@ -1,0 +1,337 @@
+// Plans the buffers of a unit: which activations stay for the backward pass, and where the others lie meanwhile.
+#pragma once
+
+#include <algorithm>
+#include <array>
+
+#include "dtrain/core/view.hpp"
+#include "dtrain/parallel/redistribution.hpp"
+
+namespace dtrain::parallel {
+
+/// A size in bytes that grows with the micro-batch: so many per row, and so many per row of the sequence shard.
+struct Extent {
+  Index per_row = 0;
+  Index per_shard_row = 0;
+
+  [[nodiscard]] constexpr Index bytes(Index rows, Index shard_rows) const {
+    return per_row * rows + per_shard_row * shard_rows;
+  }
+  constexpr Extent& operator+=(Extent other) {
+    per_row += other.per_row;
+    per_shard_row += other.per_shard_row;
+    return *this;
+  }
+  [[nodiscard]] friend constexpr Extent operator+(Extent left, Extent right) { return left += right; }
+  [[nodiscard]] friend constexpr Extent operator*(Index count, Extent extent) {
+    return {count * extent.per_row, count * extent.per_shard_row};
+  }
+  /// Large enough for either.
+  [[nodiscard]] friend constexpr Extent larger(Extent left, Extent right) {
+    return {std::max(left.per_row, right.per_row), std::max(left.per_shard_row, right.per_shard_row)};
+  }
+  friend constexpr bool operator==(Extent, Extent) = default;
+};
+
+/// What the planner must know of a node.
+struct NodeTraits {
+  enum class Kind : std::uint8_t {
+    layer,
+    fork,
+    join,
+    pass,  ///< nothing but its redistribution
+  };
+  Kind kind = Kind::layer;
+  Redistribution before = Redistribution::none;  ///< on the way in
+  Redistribution after = Redistribution::none;   ///< on the way out
+  Extent entering{};                               ///< of the value before `before`
+  Extent in{};                                     ///< of the layer's input
+  Extent out{};                                    ///< of the layer's output
+  Extent leaving{};                                ///< of the value behind `after`
+  Extent statistics{};                             ///< kept besides activations
+  bool takes_tokens = false;
+  bool saves_input = false;
+  bool saves_output = false;
+  bool in_place = false;
+  bool identity_gradient = false;
+};
+
+/// Where a value lies in the forward pass.
+struct Place {
+  enum class Where : std::uint8_t { nowhere, input, saved, transient };
+  Where where = Where::nowhere;
+  Extent offset{};
+};
+
+/// Index of the incoming gradient; the others are slots 0, 1, ... of the gradient pool.
+inline constexpr int incoming_gradient = -1;
+inline constexpr int no_gradient = -2;
+
+/// Where the values of one node lie.
+struct NodePlan {
+  Place entering;    ///< the node's input before redistribution
+  Place in;          ///< the layer's input
+  Place out;         ///< the layer's output
+  Place leaving;     ///< the node's output
+  Place branch;      ///< join: the residual value
+  Extent statistics{}; ///< offset in the saved region
+  int gradient_leaving = no_gradient;  ///< of the node's output
+  int gradient_out = no_gradient;      ///< of the layer's output
+  int gradient_in = no_gradient;       ///< of the layer's input
+  int gradient_entering = no_gradient; ///< of the node's input
+  int gradient_branch = no_gradient;   ///< fork: the gradient that came past the branch
+};
+
+/// The plan of a unit of `Count` nodes.
+template <int Count>
+struct BufferPlan {
+  std::array<NodePlan, Count> nodes{};
+  Extent saved;               ///< region kept per unit and micro-batch in flight
+  Extent transient;           ///< region shared by all units in the forward pass
+  int gradient_slots = 0;     ///< slots of the pool in use at once
+  Extent gradient_slot;       ///< size of the largest
+  Extent exchange;            ///< room to gather features in
+  Place output;               ///< the unit's output, always saved
+  int outgoing_gradient = incoming_gradient;  ///< slot of the gradient of the unit's input
+  bool output_is_read_again = false;          ///< the backward pass reads the unit's own output
+};
+
+namespace detail {
+
+// One value of the forward pass while the plan is made.
+struct Buffer {
+  Extent extent;
+  bool external = false;
+  bool saved = false;
+  int first = 0;
+  int last = 0;
+  Extent offset{};
+};
+
+template <int Count>
+struct ForwardPlanner {
+  const std::array<NodeTraits, Count>& traits;
+  std::array<Buffer, 3 * Count + 1> buffers{};
+  int used = 0;
+  std::array<int, Count + 1> branches{};
+  int depth = 0;
+  // Buffer of each node's entering, in, out, leaving and branch.
+  std::array<std::array<int, 5>, Count> ids{};
+
+  constexpr int allocate(Extent extent, int time) {
+    buffers[used] = {extent, false, false, time, time, {}};
+    return used++;
+  }
+  constexpr bool is_branch(int id) const {
+    for (int d = 0; d < depth; ++d)
+      if (branches[d] == id) return true;
+    return false;
+  }
+  constexpr bool may_overwrite(int id) const { return !buffers[id].external && !buffers[id].saved && !is_branch(id); }
+  constexpr void touch(int id, int time) { buffers[id].last = std::max(buffers[id].last, time); }
+
+  constexpr int layer(int i, int value) {
+    const NodeTraits& node = traits[i];
+    int in = value;
+    if (moves_forward(node.before)) in = allocate(node.in, i);
+    touch(value, i);
+    touch(in, i);
+    if (node.saves_input) buffers[in].saved = true;
+    const bool over = node.kind == NodeTraits::Kind::pass || (node.in_place && !node.saves_input && may_overwrite(in));
+    const int out = over ? in : allocate(node.out, i);
+    if (node.saves_output) buffers[out].saved = true;
+    const int leaving = node.after == Redistribution::scatter_sequence ? allocate(node.leaving, i) : out;
+    touch(out, i);
+    ids[i] = {value, in, out, leaving, -1};
+    return leaving;
+  }
+  constexpr int join(int i, int value) {
+    const int branch = branches[--depth];
+    touch(value, i);
+    touch(branch, i);
+    const int out = may_overwrite(value) && value != branch ? value : allocate(traits[i].out, i);
+    ids[i] = {value, value, out, out, branch};
+    return out;
+  }
+  constexpr void run() {
+    int value = allocate(traits[0].entering, 0);
+    buffers[value].external = true;
+    for (int i = 0; i < Count; ++i) {
+      if (traits[i].kind == NodeTraits::Kind::fork) {
+        branches[depth++] = value;
+        ids[i] = {value, value, value, value, -1};
+      } else {
+        value = traits[i].kind == NodeTraits::Kind::join ? join(i, value) : layer(i, value);
+      }
+    }
+  }
+  // Redistributions whose forward pass gives a value of its own.
+  static constexpr bool moves_forward(Redistribution move) {
+    return move == Redistribution::gather_sequence || move == Redistribution::gather_features ||
+           move == Redistribution::slice_features;
+  }
+};
+
+template <int Count>
+constexpr void place_saved(ForwardPlanner<Count>& planner, BufferPlan<Count>& plan) {
+  for (int b = 0; b < planner.used; ++b) {
+    Buffer& buffer = planner.buffers[b];
+    if (buffer.external || !buffer.saved) continue;
+    buffer.offset = plan.saved;
+    plan.saved += buffer.extent;
+  }
+}
+
+// Values that live at the same time get different slots of the transient region.
+template <int Count>
+constexpr void place_transient(ForwardPlanner<Count>& planner, BufferPlan<Count>& plan) {
+  std::array<Extent, 3 * Count + 1> slot_extent{};
+  std::array<int, 3 * Count + 1> slot_free_after{};
+  std::array<int, 3 * Count + 1> slot_of{};
+  int slots = 0;
+  for (int b = 0; b < planner.used; ++b) {
+    const Buffer& buffer = planner.buffers[b];
+    if (buffer.external || buffer.saved) continue;
+    int slot = 0;
+    while (slot < slots && slot_free_after[slot] >= buffer.first) ++slot;
+    if (slot == slots) ++slots;
+    slot_extent[slot] = larger(slot_extent[slot], buffer.extent);
+    slot_free_after[slot] = buffer.last;
+    slot_of[b] = slot;
+  }
+  std::array<Extent, 3 * Count + 1> slot_offset{};
+  for (int s = 0; s < slots; ++s) {
+    slot_offset[s] = plan.transient;
+    plan.transient += slot_extent[s];
+  }
+  for (int b = 0; b < planner.used; ++b)
+    if (!planner.buffers[b].external && !planner.buffers[b].saved) planner.buffers[b].offset = slot_offset[slot_of[b]];
+}
+
+template <int Count>
+struct BackwardPlanner {
+  const std::array<NodeTraits, Count>& traits;
+  BufferPlan<Count>& plan;
+  std::array<bool, Count + 3> busy{};
+  std::array<int, Count + 1> held{};
+  int depth = 0;
+
+  constexpr int allocate(Extent extent) {
+    int slot = 0;
+    while (busy[slot]) ++slot;
+    busy[slot] = true;
+    plan.gradient_slots = std::max(plan.gradient_slots, slot + 1);
+    plan.gradient_slot = larger(plan.gradient_slot, extent);
+    return slot;
+  }
+  constexpr bool is_held(int id) const {
+    for (int d = 0; d < depth; ++d)
+      if (held[d] == id) return true;
+    return false;
+  }
+  constexpr void release(int id) {
+    if (id >= 0 && !is_held(id)) busy[id] = false;
+  }
+  // The gradient on the other side of a redistribution: `moves` says whether it needs memory of its own.
+  constexpr int across(int id, bool moves, Extent extent) {
+    if (!moves) return id;
+    const int moved = allocate(extent);
+    release(id);
+    return moved;
+  }
+  constexpr int layer(int i, int gradient) {
+    const NodeTraits& node = traits[i];
+    NodePlan& place = plan.nodes[i];
+    place.gradient_leaving = gradient;
+    gradient = across(gradient, node.after == Redistribution::scatter_sequence, node.out);
+    place.gradient_out = gradient;
+    if (node.takes_tokens) {
+      release(gradient);
+      return no_gradient;
+    }
+    // An all-reduce in place would also change a gradient that is held for a branch.
+    const bool must_own = node.before == Redistribution::reduce_gradient && is_held(gradient);
+    const bool identity = node.identity_gradient || node.kind == NodeTraits::Kind::pass;
+    const bool stays = (identity && !must_own) || (node.in_place && !is_held(gradient));
+    if (!stays) gradient = across(gradient, true, node.in);
+    place.gradient_in = gradient;
+    gradient = across(gradient, moves_backward(node.before), node.entering);
+    place.gradient_entering = gradient;
+    return gradient;
+  }
+  constexpr int fork(int i, int gradient) {
+    NodePlan& place = plan.nodes[i];
+    const int branch = held[--depth];
+    place.gradient_branch = branch;
+    place.gradient_leaving = gradient;
+    int sum = gradient;
+    if (gradient == branch && is_held(gradient)) {
+      sum = allocate(traits[i].entering);
+    } else if (is_held(gradient)) {
+      sum = is_held(branch) ? allocate(traits[i].entering) : branch;
+    } else if (gradient != branch) {
+      release(branch);
+    }
+    place.gradient_entering = sum;
+    return sum;
+  }
+  constexpr void run() {
+    int gradient = incoming_gradient;
+    for (int i = Count - 1; i >= 0; --i) {
+      if (traits[i].kind == NodeTraits::Kind::join) {
+        plan.nodes[i].gradient_leaving = gradient;
+        plan.nodes[i].gradient_entering = gradient;
+        held[depth++] = gradient;
+      } else {
+        gradient = traits[i].kind == NodeTraits::Kind::fork ? fork(i, gradient) : layer(i, gradient);
+      }
+    }
+    plan.outgoing_gradient = gradient;
+  }
+  static constexpr bool moves_backward(Redistribution move) {
+    return move == Redistribution::gather_sequence || move == Redistribution::gather_features ||
+           move == Redistribution::slice_features;
+  }
+};
+
+}  // namespace detail
+
+/// Plans a unit. Values that the backward pass reads, and the unit's output, lie in the saved region one after another;
+/// the others share the transient region. Layers that may work in place do so where nobody needs what they overwrite.
+template <int Count>
+constexpr BufferPlan<Count> plan_buffers(const std::array<NodeTraits, Count>& traits) {
+  BufferPlan<Count> plan;
+  detail::ForwardPlanner<Count> forward{traits};
+  forward.run();
+  const int output = forward.ids[Count - 1][3];
+  plan.output_is_read_again = forward.buffers[output].saved || forward.buffers[output].external;
+  forward.buffers[output].saved = true;
+  place_saved(forward, plan);
+  place_transient(forward, plan);
+
+  const auto place = [&](int id) -> Place {
+    if (id < 0) return {};
+    const detail::Buffer& buffer = forward.buffers[id];
+    if (buffer.external) return {Place::Where::input, {}};
+    return {buffer.saved ? Place::Where::saved : Place::Where::transient, buffer.offset};
+  };
+  for (int i = 0; i < Count; ++i) {
+    const auto& ids = forward.ids[i];
+    NodePlan& node = plan.nodes[i];
+    node.entering = place(ids[0]);
+    node.in = place(ids[1]);
+    node.out = place(ids[2]);
+    node.leaving = place(ids[3]);
+    node.branch = place(ids[4]);
+    node.statistics = plan.saved;
+    plan.saved += traits[i].statistics;
+    for (const Redistribution move : {traits[i].before, traits[i].after})
+      if (move == Redistribution::gather_features || move == Redistribution::slice_features)
+        plan.exchange = larger(plan.exchange, larger(traits[i].entering, traits[i].in));
+  }
+  plan.output = place(output);
+  detail::BackwardPlanner<Count>{traits, plan}.run();
+  return plan;
+}
+
+}  // namespace dtrain::parallel
