@@ -61,7 +61,11 @@ add_library(dtrain_headers_alone OBJECT ${dtrain_header_units})
 target_link_libraries(dtrain_headers_alone PRIVATE dtrain::dtrain doctest::doctest dtrain_project_options)
 target_compile_options(dtrain_headers_alone PRIVATE -O0 -Wno-unused)
 
-set(dtrain_include_options "-I${PROJECT_SOURCE_DIR}/include" -isystem "${DTRAIN_CBLAS_INCLUDE_DIR}")
+set(dtrain_include_options "-I${PROJECT_SOURCE_DIR}/include")
+# A folder that the compiler searches anyway must not be named again: that changes the order of its own headers.
+if(NOT DTRAIN_CBLAS_INCLUDE_DIR IN_LIST CMAKE_CXX_IMPLICIT_INCLUDE_DIRECTORIES)
+  list(APPEND dtrain_include_options -isystem "${DTRAIN_CBLAS_INCLUDE_DIR}")
+endif()
 set(dtrain_header_warnings -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Werror)
 
 if("clang" IN_LIST dtrain_test_compilers AND NOT CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
