@@ -21,13 +21,14 @@ list(GET dtrain_test_compilers 0 compiler)
 foreach(
   pair IN
   ITEMS "compiles|compiled, and must not"
-        "other_numbers|did not print[ \n]+Divides<6, 5>"
-        "other_sentence|did not print[ \n]+dtrain: the heads"
+        "other_numbers|did not print Divides<6, 5>"
+        "other_sentence|did not print dtrain: the heads"
         "broken_mend|the mended form must compile, and does not"
         "no_sentence|expects no sentence")
   string(REGEX MATCH "^([a-z_]+)\\|(.*)$" pair "${pair}")
   set(name "${CMAKE_MATCH_1}")
-  set(report "${CMAKE_MATCH_2}")
+  # CMake breaks the lines of its messages where it likes.
+  string(REPLACE " " "[ \n]+" report "${CMAKE_MATCH_2}")
   dtrain_add_compile_fail_test("compile_fail/harness/${name}" "${CMAKE_CURRENT_LIST_DIR}/harness/${name}.cpp"
                                ${compiler})
   set_tests_properties("compile_fail/harness/${name}" PROPERTIES PASS_REGULAR_EXPRESSION "${report}")
