@@ -27,7 +27,8 @@ class Matrix {
   constexpr Matrix(T* data, Index rows, Index columns, Index stride)
       : data_(data), rows_(rows), columns_(columns), stride_(stride) {}
 
-  /// A view to change converts to a view to read. (A constructor: nvcc warns of a conversion function in `const` views.)
+  /// A view to change converts to a view to read. (A constructor: nvcc warns of a conversion function in `const`
+  /// views.)
   template <class Changing>
     requires(!std::is_const_v<Changing> && std::is_same_v<const Changing, T>)
   constexpr explicit(false) Matrix(const Matrix<Changing>& other)
