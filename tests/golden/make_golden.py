@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Writes the golden values that the C++ models are compared with: tests/golden/*.json.
 
-Every file holds one small model in float64: its configuration, all weights, a batch, the logits, the loss, the gradient
-of every weight, and the weights after ten steps of AdamW with clipping. The models are plain PyTorch functions over a
+Every file but optimizers.json holds one small model in float64: its configuration, all weights, a batch, the logits,
+the loss, the gradient of every weight, and the weights after ten steps of AdamW with clipping. The models are plain PyTorch functions over a
 dictionary of logical tensors, with gradients from autograd; `--check-transformers` compares them with the GPT-2 and
 Llama of Hugging Face transformers, so that the golden models are the ones the field trains.
 
@@ -236,6 +236,41 @@ def make(name):
     )
 
 
+# ---- the optimizers alone -------------------------------------------------------------------------------------------
+
+OPTIMIZERS = [
+    dict(kind="adamw", beta1=0.9, beta2=0.99, epsilon=1e-8, weight_decay=0.1),
+    dict(kind="adamw", beta1=0.8, beta2=0.999, epsilon=1e-3, weight_decay=0.0),
+    dict(kind="sgd", momentum=0.0, dampening=0.0, nesterov=False, weight_decay=0.0),
+    dict(kind="sgd", momentum=0.9, dampening=0.0, nesterov=False, weight_decay=0.05),
+    dict(kind="sgd", momentum=0.9, dampening=0.5, nesterov=False, weight_decay=0.0),
+    dict(kind="sgd", momentum=0.8, dampening=0.0, nesterov=True, weight_decay=0.01),
+]
+
+
+def make_optimizers():
+    """Seven weights under ten given gradients and a changing learning rate, for each kind of optimizer."""
+    generator = torch.Generator().manual_seed(77)
+    rounded = lambda *shape: (torch.randn(shape, generator=generator, dtype=torch.float64) * 1e4).round() / 1e4
+    weights, gradients = rounded(7), rounded(10, 7)
+    rates = [0.01 * (step + 1) for step in range(10)]
+    runs = []
+    for options in OPTIMIZERS:
+        o = dict(options)
+        parameter = weights.clone().requires_grad_()
+        if o.pop("kind") == "adamw":
+            optimizer = torch.optim.AdamW([parameter], betas=(o["beta1"], o["beta2"]), eps=o["epsilon"],
+                                          weight_decay=o["weight_decay"], foreach=False)
+        else:
+            optimizer = torch.optim.SGD([parameter], **o, lr=1.0, foreach=False)
+        for rate, gradient in zip(rates, gradients):
+            optimizer.param_groups[0]["lr"] = rate
+            parameter.grad = gradient.clone()
+            optimizer.step()
+        runs.append(dict(options, result=parameter.detach().tolist()))
+    return dict(weights=weights.tolist(), gradients=gradients.tolist(), learning_rates=rates, runs=runs)
+
+
 # ---- against transformers -------------------------------------------------------------------------------------------
 
 
@@ -343,18 +378,20 @@ def main():
     if options.check_transformers:
         return 0 if check_transformers() else 1
     failed = False
-    for name in CASES:
+    for name in [*CASES, "optimizers"]:
         path = HERE / f"{name}.json"
-        golden = make(name)
+        golden = make(name) if name in CASES else make_optimizers()
         if options.check:
             difference = deviation(golden, json.loads(path.read_text()))
             failed = failed or difference > 1e-11
             print(f"{path.name}: differs by at most {difference:.2e}")
         else:
-            path.write_text(json.dumps(golden, separators=(",", ":")).replace('},"', '},\n"').replace('],"', '],\n"') + "\n")
-            print(f"{path.name}: {path.stat().st_size // 1024} KiB, loss {golden['loss']:.6f} -> "
-                  f"{golden['training']['losses'][-1]:.6f}, norm {golden['gradient_norm']:.4f} -> "
-                  f"{golden['training']['gradient_norms'][-1]:.4f}")
+            text = json.dumps(golden, separators=(",", ":"))
+            path.write_text(text.replace('},"', '},\n"').replace('],"', '],\n"') + "\n")
+            print(f"{path.name}: {path.stat().st_size // 1024} KiB")
+            if name in CASES:
+                before, after = golden["training"]["losses"][0], golden["training"]["losses"][-1]
+                print(f"  loss {before:.6f}, after training {after:.6f}, gradient norm {golden['gradient_norm']:.4f}")
     return 1 if failed else 0
 
 
