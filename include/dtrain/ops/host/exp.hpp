@@ -52,11 +52,11 @@ inline double logistic_of(double x) { return 1.0 / (1.0 + std::exp(-x)); }
 [[gnu::always_inline]] inline float tanh_of(float x) {
   const float magnitude = std::fabs(x);
   const float square = x * x;
-  const float near = x + x * square *
-                             detail::polynomial(square, -0.333333343f, 0.133332923f, -0.0539565571f, 0.0217475500f,
-                                                -0.00827612635f, 0.00221836288f);
-  const float far = std::copysign(1.0f - 2.0f / (exp_of(2.0f * magnitude) + 1.0f), x);
-  return magnitude < 0.65f ? near : far;
+  const float near = magnitude + magnitude * square *
+                                     detail::polynomial(square, -0.333333343f, 0.133332923f, -0.0539565571f,
+                                                        0.0217475500f, -0.00827612635f, 0.00221836288f);
+  const float far = 1.0f - 2.0f / (exp_of(2.0f * magnitude) + 1.0f);
+  return std::copysign(magnitude < 0.65f ? near : far, x);
 }
 inline double tanh_of(double x) { return std::tanh(x); }
 
