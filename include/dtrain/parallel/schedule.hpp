@@ -91,46 +91,46 @@ constexpr std::size_t group_end(const std::vector<Action>& actions, std::size_t 
 /// A micro-batch lives from its first row to its last; rows of one group happen together, so that a slot whose last
 /// message is sent by a group may be received into by the same group. Rows with a negative micro-batch are left alone.
 constexpr void assign_slots(Table& table) {
-  struct Life {
-    std::size_t first = 0;
-    std::size_t last = 0;
-    int slot = -1;
-  };
-  auto& actions = table.actions;
-  std::vector<Life> lives;
-  for (std::size_t row = 0; row < actions.size(); ++row) {
-    if (actions[row].micro_batch < 0) continue;
-    const auto micro_batch = static_cast<std::size_t>(actions[row].micro_batch);
-    while (lives.size() <= micro_batch) lives.push_back({actions.size(), 0, -1});
-    if (lives[micro_batch].first == actions.size()) lives[micro_batch].first = row;
-    lives[micro_batch].last = row;
-  }
-  std::vector<char> taken;  // not bool: constant evaluation of vector<bool> fails in some compilers
-  const auto release = [&](std::size_t row) {
-    if (actions[row].micro_batch < 0) return;
-    const Life& life = lives[static_cast<std::size_t>(actions[row].micro_batch)];
-    if (life.last == row && life.slot >= 0) taken[static_cast<std::size_t>(life.slot)] = 0;
-  };
-  for (std::size_t begin = 0, end = 0; begin < actions.size(); begin = end) {
-    end = group_end(actions, begin);
+  constexpr int free = -1;
+  Action* const actions = table.actions.data();
+  const std::size_t rows = table.actions.size();
+  int micro_batches = 0;
+  for (std::size_t row = 0; row < rows; ++row)
+    if (actions[row].micro_batch >= micro_batches) micro_batches = actions[row].micro_batch + 1;
+  std::vector<std::size_t> last_rows(static_cast<std::size_t>(micro_batches), 0);
+  std::vector<int> homes(static_cast<std::size_t>(micro_batches), free);
+  std::vector<int> occupants(static_cast<std::size_t>(micro_batches), free);
+  std::size_t* const last = last_rows.data();
+  int* const home = homes.data();
+  int* const occupant = occupants.data();
+  for (std::size_t row = 0; row < rows; ++row)
+    if (actions[row].micro_batch >= 0) last[actions[row].micro_batch] = row;
+
+  table.slots = 0;
+  for (std::size_t begin = 0, end = 0; begin < rows; begin = end) {
+    for (end = begin; end + 1 < rows && actions[end].grouped_with_next;) ++end;
+    ++end;
     const bool exchange = !is_compute(actions[begin].kind);
-    if (exchange)
-      for (std::size_t row = begin; row < end; ++row) release(row);
+    const auto leave = [&](std::size_t row) {
+      const int k = actions[row].micro_batch;
+      if (k >= 0 && last[k] == row && home[k] != free) occupant[home[k]] = free;
+    };
+    // Messages leave before others take their slots; a computation ends after it began.
+    for (std::size_t row = begin; exchange && row < end; ++row) leave(row);
     for (std::size_t row = begin; row < end; ++row) {
-      if (actions[row].micro_batch < 0) continue;
-      Life& life = lives[static_cast<std::size_t>(actions[row].micro_batch)];
-      if (life.first == row) {
-        std::size_t slot = 0;
-        while (slot < taken.size() && taken[slot] != 0) ++slot;
-        if (slot == taken.size()) taken.push_back(0);
-        taken[slot] = 1;
-        life.slot = static_cast<int>(slot);
+      const int k = actions[row].micro_batch;
+      if (k < 0) continue;
+      if (home[k] == free) {
+        int slot = 0;
+        while (occupant[slot] != free) ++slot;
+        occupant[slot] = k;
+        home[k] = slot;
+        if (slot >= table.slots) table.slots = slot + 1;
       }
-      actions[row].slot = life.slot;
-      if (!exchange) release(row);
+      actions[row].slot = home[k];
     }
+    if (!exchange) leave(begin);
   }
-  table.slots = static_cast<int>(taken.size());
 }
 
 /// A schedule that says in which order a stage computes, and leaves the communication to the library.

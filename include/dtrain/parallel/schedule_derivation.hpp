@@ -1,7 +1,9 @@
-// Derives sends and receives from compute orders, so that both sides agree and no wait closes a cycle.
+// Derives sends and receives from compute orders, so that both sides agree and no wait closes a circle.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
+#include <utility>
 #include <vector>
 
 #include "dtrain/parallel/schedule.hpp"
@@ -10,135 +12,161 @@ namespace dtrain::schedule {
 
 namespace detail {
 
-// Runs compute orders in unit time. A stage takes its next item in the first time unit in which the item's inputs were
-// produced in an earlier one. Where no stage can go on, the orders wait for each other in a circle: then every stage is
-// pushed on by one item, so that tables still come out and the judge names the circle.
-class UnitTime {
+// Runs compute orders in unit time and writes the tables as it goes. A stage takes its next item in the first time unit
+// in which the item's inputs were produced in an earlier one. Where no stage can go on, the orders wait for each other
+// in a circle: then every stage is pushed on by one item, so that tables still come out and the judge names the circle.
+class Derivation {
  public:
-  constexpr UnitTime(const std::vector<std::vector<Compute>>& orders, int micro_batches)
-      : orders_(orders),
-        stages_(static_cast<int>(orders.size())),
-        micro_batches_(micro_batches),
-        done_(orders.size() * static_cast<std::size_t>(2 * (micro_batches > 0 ? micro_batches : 0)), never),
-        next_(orders.size(), 0),
-        when_(orders.size()) {
-    std::size_t left = 0;
-    for (const auto& order : orders) left += order.size();
-    for (; left > 0; ++length_) {
-      std::size_t advanced = advance(false);
-      if (advanced == 0) advanced = advance(true);
-      left -= advanced;
+  constexpr Derivation(const std::vector<std::vector<Compute>>& orders, int micro_batches)
+      : stages_(static_cast<int>(orders.size())),
+        micro_batches_(std::max(micro_batches, 0)),
+        tables_(orders.size()),
+        lines_(orders.size()),
+        progress_(static_cast<std::size_t>(2 * stages_ * micro_batches_), open) {
+    for (std::size_t s = 0; s < orders.size(); ++s) {
+      lines_[s].items = orders[s].data();
+      lines_[s].end = orders[s].data() + orders[s].size();
+      lines_[s].progress = progress_.data() + 2 * s * static_cast<std::size_t>(micro_batches_);
+      lines_[s].actions = &tables_[s].actions;
+      tables_[s].actions.reserve(3 * orders[s].size());  // two messages for each item, at most
     }
   }
 
-  static constexpr int never = -1;
-
-  [[nodiscard]] constexpr int length() const { return length_; }
-  [[nodiscard]] constexpr int when(std::size_t stage, std::size_t item) const { return when_[stage][item]; }
-  /// The time unit in which a stage computes an item; `never` where it does not, or where there is no such stage.
-  [[nodiscard]] constexpr int done(int stage, Compute item) const {
-    return inside(stage, item) ? done_[place(stage, item)] : never;
-  }
-  [[nodiscard]] constexpr bool inside(int stage, Compute item) const {
-    return stage >= 0 && stage < stages_ && item.micro_batch >= 0 && item.micro_batch < micro_batches_;
+  constexpr std::vector<Table> tables() {
+    Line* const lines = lines_.data();
+    while (choose(lines, false) || choose(lines, true)) {
+      exchange(lines);
+      compute(lines);
+    }
+    exchange(lines);  // what circles have left over
+    for (Table& table : tables_) assign_slots(table);
+    return std::move(tables_);
   }
 
  private:
-  constexpr std::size_t place(int stage, Compute item) const {
-    return static_cast<std::size_t>((stage * 2 + (item.work == Work::forward ? 0 : 1)) * micro_batches_ +
-                                    item.micro_batch);
-  }
-  constexpr bool produced(int stage, Compute item) const {
-    const int time = done_[place(stage, item)];
-    return time != never && time < length_;
-  }
-  constexpr bool ready(int stage, Compute item) const {
-    if (!inside(stage, item)) return true;
-    if (item.work == Work::forward) return stage == 0 || produced(stage - 1, item);
-    return produced(stage, {Work::forward, item.micro_batch}) && (stage + 1 == stages_ || produced(stage + 1, item));
-  }
-  constexpr std::size_t advance(bool push) {
-    std::size_t advanced = 0;
-    for (std::size_t s = 0; s < orders_.size(); ++s) {
-      if (next_[s] == orders_[s].size()) continue;
-      const Compute item = orders_[s][next_[s]];
-      const int stage = static_cast<int>(s);
-      if (!push && !ready(stage, item)) continue;
-      if (inside(stage, item) && done_[place(stage, item)] == never) done_[place(stage, item)] = length_;
-      when_[s].push_back(length_);
-      ++next_[s];
-      ++advanced;
-    }
-    return advanced;
+  // What has become of one computation: not run; not run, but its consumer was pushed and waits for it; run.
+  static constexpr int open = 0;
+  static constexpr int awaited = 1;
+  static constexpr int run = 2;
+
+  // Where one stage stands in its order.
+  struct Line {
+    const Compute* items = nullptr;  // the next one first
+    const Compute* end = nullptr;
+    int* progress = nullptr;  // of each forward, then of each backward
+    std::vector<Action>* actions = nullptr;
+    std::size_t phase = 0;  // the row the phase began at
+    bool runs = false;      // computes in this time unit
+    bool asks = false;      // and needs a message for it
+  };
+
+  constexpr bool exists(int micro_batch) const { return micro_batch >= 0 && micro_batch < micro_batches_; }
+  constexpr int place(Compute item) const {
+    return item.work == Work::forward ? item.micro_batch : micro_batches_ + item.micro_batch;
   }
 
-  const std::vector<std::vector<Compute>>& orders_;
+  // Which stages compute in this time unit; everything that has run ran in an earlier one.
+  constexpr bool choose(Line* lines, bool push) {
+    bool any = false;
+    for (int stage = 0; stage < stages_; ++stage) {
+      Line& line = lines[stage];
+      line.runs = line.asks = false;
+      if (line.items == line.end) continue;
+      const Compute item = *line.items;
+      line.runs = true;
+      any = true;
+      if (!exists(item.micro_batch)) continue;
+      const int here = place(item);
+      const bool forward = item.work == Work::forward;
+      const int producer = forward ? stage - 1 : stage + 1;
+      const bool crosses = producer >= 0 && producer < stages_;
+      line.asks = crosses && line.progress[here] != run;
+      if (push) continue;
+      line.runs =
+          (!crosses || lines[producer].progress[here] == run) && (forward || line.progress[item.micro_batch] == run);
+      if (!line.runs) line.asks = false;
+    }
+    if (push) return any;
+    for (int stage = 0; stage < stages_; ++stage)
+      if (lines[stage].runs) return true;
+    return false;
+  }
+
+  // The phase before this time unit: what its items need is sent and received, one group on each stage.
+  constexpr void exchange(Line* lines) {
+    for (const Late& late : late_) add(lines[late.stage], late.kind, late.micro_batch);
+    late_.clear();
+    for (int stage = 0; stage < stages_; ++stage) {
+      if (!lines[stage].asks) continue;
+      const Compute item = *lines[stage].items;
+      const bool forward = item.work == Work::forward;
+      Line& producer = lines[forward ? stage - 1 : stage + 1];
+      if (producer.progress[place(item)] == run)
+        add(producer, forward ? ActionKind::send_forward : ActionKind::send_backward, item.micro_batch);
+      else
+        producer.progress[place(item)] = awaited;
+    }
+    for (int stage = 0; stage < stages_; ++stage) {
+      Line& line = lines[stage];
+      if (line.asks)
+        add(line, line.items->work == Work::forward ? ActionKind::receive_forward : ActionKind::receive_backward,
+            line.items->micro_batch);
+      Action* const actions = line.actions->data();
+      const std::size_t rows = line.actions->size();
+      for (std::size_t row = line.phase; row + 1 < rows; ++row) actions[row].grouped_with_next = true;
+      line.phase = rows;
+    }
+  }
+
+  constexpr void compute(Line* lines) {
+    for (int stage = 0; stage < stages_; ++stage) {
+      Line& line = lines[stage];
+      if (!line.runs) continue;
+      const Compute item = *line.items++;
+      const bool forward = item.work == Work::forward;
+      line.asks = false;
+      add(line, forward ? ActionKind::forward : ActionKind::backward, item.micro_batch);
+      line.phase = line.actions->size();
+      if (!exists(item.micro_batch)) continue;
+      int& progress = line.progress[place(item)];
+      // A consumer that was pushed gets its message only now; the judge will find the circle.
+      if (progress == awaited)
+        late_.push_back({stage, forward ? ActionKind::send_forward : ActionKind::send_backward, item.micro_batch});
+      progress = run;
+    }
+  }
+
+  static constexpr void add(Line& line, ActionKind kind, int micro_batch) {
+    line.actions->push_back({kind, micro_batch});
+  }
+
+  struct Late {
+    int stage;
+    ActionKind kind;
+    int micro_batch;
+  };
+
   int stages_;
   int micro_batches_;
-  int length_ = 0;
-  std::vector<int> done_;
-  std::vector<std::size_t> next_;
-  std::vector<std::vector<int>> when_;
+  std::vector<Table> tables_;
+  std::vector<Line> lines_;
+  std::vector<int> progress_;
+  std::vector<Late> late_;
 };
-
-constexpr void append_group(Table& table, std::vector<Action>& group) {
-  for (std::size_t i = 0; i < group.size(); ++i) {
-    group[i].grouped_with_next = i + 1 < group.size();
-    table.actions.push_back(group[i]);
-  }
-  group.clear();
-}
 
 }  // namespace detail
 
 /// The tables of all stages for the given compute orders (one per stage).
 ///
-/// The orders run in unit time (see `detail::UnitTime`). A message is exchanged in the phase that follows the time unit
-/// before the one its consumer runs in, by both sides; all messages of one stage and phase form one group. Phases are
-/// ordered alike on all stages, so no set of rendezvous waits can close a circle, and messages of one direction keep
-/// one order. For one-forward-one-backward orders this gives the paired "send forward, receive backward" exchanges of
-/// D. Narayanan et al., "Efficient large-scale language model training on GPU clusters", SC 2021, section 2.2.
+/// The orders run in unit time. A message is exchanged in the phase just before the time unit its consumer runs in, by
+/// both sides; all messages of one stage and phase form one group. Phases are ordered alike on all stages, so no set of
+/// rendezvous waits can close a circle, and messages of one direction keep one order. For one-forward-one-backward
+/// orders this gives the paired "send forward, receive backward" exchanges of D. Narayanan et al., "Efficient
+/// large-scale language model training on GPU clusters using Megatron-LM", SC 2021, section 2.2.
 ///
 /// Orders that wait for each other, or leave something out, give tables that the judge refuses.
 constexpr std::vector<Table> derive_communication(const std::vector<std::vector<Compute>>& orders, int micro_batches) {
-  const detail::UnitTime time(orders, micro_batches);
-  const std::size_t stages = orders.size();
-  std::vector<Table> tables(stages);
-  std::vector<std::vector<Action>> sends(stages), receives(stages);
-  std::vector<std::size_t> next(stages, 0);
-  // The phase before time unit 0 is empty unless an order begins with something that nobody has produced yet.
-  for (int now = -1; now < time.length(); ++now) {
-    for (std::size_t s = 0; s < stages; ++s) {
-      const int stage = static_cast<int>(s);
-      if (next[s] < orders[s].size() && time.when(s, next[s]) == now) {
-        const Compute item = orders[s][next[s]++];
-        const bool forward = item.work == Work::forward;
-        tables[s].actions.push_back({forward ? ActionKind::forward : ActionKind::backward, item.micro_batch});
-        // The consumer ran already: orders in a circle. The message goes out now; the judge will find it waited for.
-        const int used = time.done(forward ? stage + 1 : stage - 1, item);
-        if (used != detail::UnitTime::never && used <= now && time.done(stage, item) == now)
-          sends[s].push_back({forward ? ActionKind::send_forward : ActionKind::send_backward, item.micro_batch});
-      }
-      if (next[s] < orders[s].size() && time.when(s, next[s]) == now + 1) {
-        const Compute item = orders[s][next[s]];
-        const bool forward = item.work == Work::forward;
-        const int producer = forward ? stage - 1 : stage + 1;
-        if (!time.inside(producer, item) || time.done(stage, item) != now + 1) continue;
-        receives[s].push_back({forward ? ActionKind::receive_forward : ActionKind::receive_backward, item.micro_batch});
-        const int produced = time.done(producer, item);
-        if (produced != detail::UnitTime::never && produced <= now)
-          sends[static_cast<std::size_t>(producer)].push_back(
-              {forward ? ActionKind::send_forward : ActionKind::send_backward, item.micro_batch});
-      }
-    }
-    for (std::size_t s = 0; s < stages; ++s) {
-      for (const Action& receive : receives[s]) sends[s].push_back(receive);
-      receives[s].clear();
-      detail::append_group(tables[s], sends[s]);
-    }
-  }
-  for (Table& table : tables) assign_slots(table);
-  return tables;
+  return detail::Derivation(orders, micro_batches).tables();
 }
 
 }  // namespace dtrain::schedule

@@ -20,106 +20,133 @@ namespace dtrain::schedule {
 class Replay {
  public:
   constexpr explicit Replay(std::span<const Table> tables, double cost_forward = 1.0, double cost_backward = 1.0)
-      : tables_(tables),
-        cost_forward_(cost_forward),
-        cost_backward_(cost_backward),
-        channels_(4 * tables.size()),
-        standing_(tables.size()) {
-    for (bool moved = true; moved;) {
-      moved = false;
-      for (std::size_t stage = 0; stage < tables_.size(); ++stage)
-        while (step(stage)) moved = true;
+      : cost_forward_(cost_forward), cost_backward_(cost_backward), stages_(static_cast<int>(tables.size())) {
+    standing_.resize(tables.size());
+    int rows = 0;
+    for (std::size_t s = 0; s < tables.size(); ++s) {
+      standing_[s].actions = tables[s].actions.data();
+      standing_[s].rows = static_cast<int>(tables[s].actions.size());
+      standing_[s].first = rows;
+      rows += standing_[s].rows;
     }
+    matches_.resize(static_cast<std::size_t>(rows), nobody);
+    begins_.resize(static_cast<std::size_t>(rows), 0.0);
+    pair_up();
+    play();
   }
 
   /// Whether every stage reached the end of its table.
   [[nodiscard]] constexpr bool finished() const {
-    for (std::size_t stage = 0; stage < tables_.size(); ++stage)
-      if (!finished(static_cast<int>(stage))) return false;
+    for (int stage = 0; stage < stages_; ++stage)
+      if (!finished(stage)) return false;
     return true;
   }
-  [[nodiscard]] constexpr bool finished(int stage) const {
-    const auto s = static_cast<std::size_t>(stage);
-    return standing_[s].row == tables_[s].actions.size();
-  }
+  [[nodiscard]] constexpr bool finished(int stage) const { return at(stage).row == at(stage).rows; }
   /// The time a stage needed up to where it stands.
-  [[nodiscard]] constexpr double clock(int stage) const { return standing_[static_cast<std::size_t>(stage)].clock; }
-  /// When each computation of a stage began, in the order of its table.
-  [[nodiscard]] constexpr const std::vector<double>& begins(int stage) const {
-    return standing_[static_cast<std::size_t>(stage)].begins;
+  [[nodiscard]] constexpr double clock(int stage) const { return at(stage).clock; }
+  /// When a row that was reached began: for communications, when its group was posted.
+  [[nodiscard]] constexpr double begin_of(int stage, int row) const {
+    return begins_[static_cast<std::size_t>(at(stage).first + row)];
   }
   /// The first row of a standing stage whose partner has not come. Only for a stage that has not finished.
-  [[nodiscard]] constexpr std::size_t waiting_row(int stage) const {
-    const Standing& at = standing_[static_cast<std::size_t>(stage)];
-    const auto& actions = tables_[static_cast<std::size_t>(stage)].actions;
-    for (std::size_t i = 0; i < at.ordinals.size(); ++i)
-      if (partner_times(actions[at.row + i].kind, stage).size() <= at.ordinals[i]) return at.row + i;
-    return at.row;
+  [[nodiscard]] constexpr int waiting_row(int stage) const {
+    const Standing& here = at(stage);
+    for (int row = here.row; row < here.posted; ++row) {
+      const int match = matches_[static_cast<std::size_t>(here.first + row)];
+      if (match == nobody || match >= at(partner_of(here.actions[row].kind, stage)).posted) return row;
+    }
+    return here.row;
   }
 
  private:
+  static constexpr int nobody = -1;
+
   struct Standing {
-    std::size_t row = 0;
+    const Action* actions = nullptr;
+    int rows = 0;
+    int first = 0;   // where the stage's rows lie in arrays over all rows
+    int row = 0;     // the stage has completed the rows before this one
+    int posted = 0;  // and has posted the rows before this one
+    bool woken = true;
     double clock = 0;
-    // For each row of the group that is posted now, how many rows of its direction were posted before it.
-    std::vector<std::size_t> ordinals;
-    std::vector<double> begins;
   };
-  using Times = std::vector<double>;
 
-  // Posting times, by the lower stage of a link, direction and end: 4 * stage + 2 * backward + receive.
-  static constexpr std::size_t channel(ActionKind kind, int stage) {
-    const int lower = std::min(stage, partner_of(kind, stage));
-    const bool backward = kind == ActionKind::send_backward || kind == ActionKind::receive_backward;
-    return 4 * static_cast<std::size_t>(lower) + (backward ? 2 : 0) + (is_receive(kind) ? 1 : 0);
-  }
-  constexpr const Times& partner_times(ActionKind kind, int stage) const {
-    return channels_[channel(kind, stage) ^ std::size_t{1}];
-  }
+  constexpr const Standing& at(int stage) const { return standing_[static_cast<std::size_t>(stage)]; }
 
-  constexpr bool step(std::size_t s) {
-    const int stage = static_cast<int>(s);
-    const auto& actions = tables_[s].actions;
-    Standing& at = standing_[s];
-    if (at.row == actions.size()) return false;
-    if (is_compute(actions[at.row].kind)) {
-      at.begins.push_back(at.clock);
-      at.clock += actions[at.row].kind == ActionKind::forward ? cost_forward_ : cost_backward_;
-      ++at.row;
-      return true;
+  // The n-th send of a direction matches the n-th receive.
+  constexpr void pair_up() {
+    for (int stage = 0; stage + 1 < stages_; ++stage) {
+      pair_up(stage, ActionKind::send_forward, stage + 1, ActionKind::receive_forward);
+      pair_up(stage + 1, ActionKind::send_backward, stage, ActionKind::receive_backward);
     }
-    const std::size_t end = group_end(actions, at.row);
-    if (at.ordinals.empty()) post(stage, at, end);
-    double time = at.clock;
-    for (std::size_t row = at.row; row < end; ++row) {
-      const Times& times = partner_times(actions[row].kind, stage);
-      const std::size_t ordinal = at.ordinals[row - at.row];
-      if (times.size() <= ordinal) return false;
-      time = std::max(time, times[ordinal]);
-    }
-    at.clock = time;
-    at.row = end;
-    at.ordinals.clear();
-    return true;
   }
-
-  constexpr void post(int stage, Standing& at, std::size_t end) {
-    for (std::size_t row = at.row; row < end; ++row) {
-      const ActionKind kind = tables_[static_cast<std::size_t>(stage)].actions[row].kind;
-      const int partner = partner_of(kind, stage);
-      if (partner == stage || partner < 0 || partner >= static_cast<int>(tables_.size()))
-        throw ConfigurationError("dtrain: a table exchanges with a stage outside the pipeline, or computes in a group");
-      Times& times = channels_[channel(kind, stage)];
-      at.ordinals.push_back(times.size());
-      times.push_back(at.clock);
+  constexpr void pair_up(int sender, ActionKind send, int receiver, ActionKind receive) {
+    const Standing& from = at(sender);
+    const Standing& to = at(receiver);
+    int* const match = matches_.data();
+    int there = 0;
+    for (int here = 0; here < from.rows; ++here) {
+      if (from.actions[here].kind != send) continue;
+      while (there < to.rows && to.actions[there].kind != receive) ++there;
+      if (there == to.rows) return;
+      match[from.first + here] = there;
+      match[to.first + there] = here;
+      ++there;
     }
   }
 
-  std::span<const Table> tables_;
+  // A stage is looked at again only after a neighbour has posted something.
+  constexpr void play() {
+    Standing* const standing = standing_.data();
+    for (bool moved = true; moved;) {
+      moved = false;
+      for (int stage = 0; stage < stages_; ++stage) {
+        if (!standing[stage].woken) continue;
+        standing[stage].woken = false;
+        moved = true;
+        advance(stage, standing);
+      }
+    }
+  }
+
+  // Takes one stage as far as it gets.
+  constexpr void advance(int stage, Standing* standing) {
+    Standing& here = standing[stage];
+    const int* const match = matches_.data();
+    double* const begin = begins_.data();
+    while (here.row < here.rows) {
+      const ActionKind kind = here.actions[here.row].kind;
+      if (here.posted == here.row) {
+        do {
+          begin[here.first + here.posted] = here.clock;
+        } while (here.actions[here.posted++].grouped_with_next && here.posted < here.rows);
+        if (is_compute(kind)) {
+          here.clock += kind == ActionKind::forward ? cost_forward_ : cost_backward_;
+          here.row = here.posted;
+          continue;
+        }
+        if (stage > 0) standing[stage - 1].woken = true;
+        if (stage + 1 < stages_) standing[stage + 1].woken = true;
+      }
+      double time = here.clock;
+      for (int row = here.row; row < here.posted; ++row) {
+        const int other = match[here.first + row];
+        if (other == nobody) return;
+        const Standing& there = standing[partner_of(here.actions[row].kind, stage)];
+        if (other >= there.posted) return;
+        time = std::max(time, begin[there.first + other]);
+      }
+      here.clock = time;
+      here.row = here.posted;
+    }
+  }
+
   double cost_forward_;
   double cost_backward_;
-  std::vector<Times> channels_;
+  int stages_;
   std::vector<Standing> standing_;
+  std::vector<int> matches_;
+  std::vector<double> begins_;
 };
 
 /// The idle share of the stages' time, 1 - busy / (stages x time of the slowest), when a forward and a backward cost

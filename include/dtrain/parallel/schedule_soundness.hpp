@@ -38,9 +38,20 @@ constexpr Verdict judge_tables(const std::vector<Table>& tables, int micro_batch
   return judge(tables, micro_batches, limits);
 }
 
+namespace detail {
+// A type that is no schedule has nothing to judge; `RequireSound` says so in a sentence of its own.
+template <class S>
+constexpr Verdict verdict(int stages, int micro_batches) {
+  if constexpr (Schedule<S>)
+    return judge_tables<S>(tables_of<S>(stages, micro_batches), micro_batches);
+  else
+    return {};
+}
+}  // namespace detail
+
 /// What the judge says of `S` at the given numbers.
 template <class S, int Stages, int MicroBatches>
-inline constexpr Verdict verdict_of = judge_tables<S>(tables_of<S>(Stages, MicroBatches), MicroBatches);
+inline constexpr Verdict verdict_of = detail::verdict<S>(Stages, MicroBatches);
 
 /// Rows name only micro-batches, slots and neighbours that exist; groups hold only messages.
 template <class S, int Stages, int MicroBatches>
@@ -76,23 +87,26 @@ concept SoundFor =
     SlotsKept<S, Stages, MicroBatches> && FreeOfDeadlock<S, Stages, MicroBatches>;
 
 namespace detail {
-/// The smallest number of micro-batches from `MicroBatches` to `Last` that the judge refuses; 0 if none.
-template <class S, int Stages, int MicroBatches, int Last>
+/// The first of the given numbers of micro-batches that the judge refuses; 0 if none.
+template <class S, int Stages, int MicroBatches, int... More>
 constexpr int first_refused() {
   if constexpr (!verdict_of<S, Stages, MicroBatches>.ok())
     return MicroBatches;
-  else if constexpr (MicroBatches < Last)
-    return first_refused<S, Stages, MicroBatches + 1, Last>();
+  else if constexpr (sizeof...(More) > 0)
+    return first_refused<S, Stages, More...>();
   else
     return 0;
 }
+/// Fewer micro-batches than stages, as many, and more than twice as many: everything between repeats their phases, and
+/// the number of a real run is judged by `build_tables`. Four numbers, since each costs compile time.
+template <class S, int Stages>
+inline constexpr int refused_micro_batches = first_refused<S, Stages, 1, 2, Stages, 2 * Stages + 1>();
 }  // namespace detail
 
-/// Whether the judge accepts `S` with `Stages` stages for 1 to 2 x Stages + 1 micro-batches: fewer than stages, as
-/// many, more, and more than twice as many. Further numbers repeat the steady state and are judged at start-up.
+/// Whether the judge accepts `S` on `Stages` stages for 1, 2, `Stages` and 2 x `Stages` + 1 micro-batches.
 template <class S, int Stages>
 constexpr bool sound() {
-  return detail::first_refused<S, Stages, 1, 2 * Stages + 1>() == 0;
+  return Schedule<S> && detail::refused_micro_batches<S, Stages> == 0;
 }
 
 /// The entry for whoever takes a schedule as a type: `static_assert(RequireSound<S, 4, 8>::value)` says in one sentence
@@ -127,8 +141,9 @@ struct RequireSoundSchedule {
   static_assert(Schedule<S>,
                 "dtrain: a schedule is a type with static constexpr members name, in_flight(stage, stages, "
                 "micro_batches) and either order(...) or plan(...)");
-  static constexpr int refused = detail::first_refused<S, Stages, 1, 2 * Stages + 1>();
-  static constexpr bool value = RequireSound < S, Stages, refused == 0 ? 1 : refused > ::value;
+  static constexpr int refused = detail::refused_micro_batches<S, Stages>;
+  static constexpr int judged = refused == 0 ? 1 : refused;
+  static constexpr bool value = RequireSound<S, Stages, judged>::value;
 };
 
 namespace detail {

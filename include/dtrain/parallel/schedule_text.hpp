@@ -56,9 +56,9 @@ inline std::string finding(const Verdict& v) {
       return concatenate("has a row that means nothing: row ", v.row, " of stage ", v.stage, " (", does,
                          ") names a micro-batch, slot or neighbour that does not exist, or groups a computation");
     case Failure::forward_backward_mismatch:
-      if (v.action == ActionKind::backward && v.count > v.limit && v.limit <= 1)
-        return concatenate("mismatches forward and backward: stage ", v.stage, " runs the backward of micro-batch ",
-                           v.micro_batch, " in row ", v.row, " after running its forward ", times(v.limit));
+      if (v.count == v.limit)
+        return concatenate("mismatches forward and backward: stage ", v.stage, " runs the ", does, " in row ", v.row,
+                           ", before its forward");
       return concatenate("mismatches forward and backward: stage ", v.stage, " runs the ", action_name(v.action),
                          " of micro-batch ", v.micro_batch, " ", times(v.count), " instead of ", times(v.limit));
     case Failure::unmatched_message:
@@ -68,8 +68,8 @@ inline std::string finding(const Verdict& v) {
       return concatenate("has a message with one end: stage ", v.stage, " does '", does, "' ", times(v.count),
                          " and should ", v.limit == 0 ? "never" : "once");
     case Failure::message_order:
-      return concatenate("mixes up the order of messages: message ", v.count, " from stage ", v.stage, " is '", does,
-                         "' while stage ", v.other_stage, " expects '", action_name(v.other_action), " of micro-batch ",
+      return concatenate("mixes up the order of messages: stage ", v.stage, " does '", does, "' in row ", v.row,
+                         " while stage ", v.other_stage, " expects '", action_name(v.other_action), " of micro-batch ",
                          v.other_micro_batch, "'");
     case Failure::use_before_arrival:
       return concatenate("uses data before it is there: stage ", v.stage, " does '", does, "' in row ", v.row,
@@ -114,10 +114,10 @@ inline std::string draw(std::span<const Table> tables) {
   for (std::size_t s = 0; s < tables.size(); ++s) {
     std::string line(static_cast<std::size_t>(longest) * width, ' ');
     for (std::size_t column = 0; column < line.size(); column += width) line[column] = '.';
-    std::size_t computed = 0;
-    for (const Action& action : tables[s].actions) {
+    for (std::size_t row = 0; row < tables[s].actions.size(); ++row) {
+      const Action& action = tables[s].actions[row];
       if (!is_compute(action.kind)) continue;
-      const double begin = replay.begins(static_cast<int>(s))[computed++];
+      const double begin = replay.begin_of(static_cast<int>(s), static_cast<int>(row));
       const std::string cell = concatenate(action.kind == ActionKind::forward ? 'F' : 'B', action.micro_batch);
       line.replace(static_cast<std::size_t>(begin) * width, cell.size(), cell);
     }
