@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -73,4 +74,15 @@ TEST_CASE("tanh, erf and the logistic function saturate and pass NaN on") {
   CHECK(std::isnan(ops::tanh_of(nan)));
   CHECK(std::isnan(ops::erf_of(nan)));
   CHECK(std::isnan(ops::logistic_of(nan)));
+}
+
+TEST_CASE("square roots are within 1 unit in the last place, that of 0 is 0") {
+  double worst = 0;
+  for (std::uint32_t bits = 0x00800000u; bits < 0x7f800000u; bits += 997) {
+    const float x = std::bit_cast<float>(bits);
+    worst = std::max(worst, ulps(ops::sqrt_of(x), std::sqrt(static_cast<double>(x))));
+  }
+  CHECK(worst < 1.0);
+  CHECK(ops::sqrt_of(0.0f) == 0.0f);
+  CHECK(ops::sqrt_of(1e-40f) < 2e-20f);
 }

@@ -8,6 +8,14 @@
 
 #include "dtrain/core/scalar.hpp"
 
+// Ahead of a loop whose iterations touch the same elements only of the same index. GCC compares the ends of the arrays
+// instead, and so would run every in-place loop element by element.
+#if defined(__GNUC__) && !defined(__clang__) && !defined(__CUDACC__)
+#define DTRAIN_INDEPENDENT_ITERATIONS _Pragma("GCC ivdep")
+#else
+#define DTRAIN_INDEPENDENT_ITERATIONS
+#endif
+
 namespace dtrain::ops::detail {
 
 // One AVX-512 register of floats, two of AVX2: independent sums that SIMD keeps side by side.
@@ -31,7 +39,7 @@ template <class A, class Term>
   Index i = 0;
   for (; i + lane_count <= count; i += lane_count)
     for (Index lane = 0; lane < lane_count; ++lane) lanes[static_cast<std::size_t>(lane)] += term(i + lane);
-  for (std::size_t lane = 0; i < count; ++i, ++lane) lanes[lane] += term(i);
+  for (Index lane = 0; lane < count - i; ++lane) lanes[static_cast<std::size_t>(lane)] += term(i + lane);
   return total(lanes);
 }
 
@@ -44,27 +52,17 @@ template <class A, class Term>
   Index i = 0;
   for (; i + lane_count <= count; i += lane_count)
     for (Index lane = 0; lane < lane_count; ++lane) raise(lanes[static_cast<std::size_t>(lane)], term(i + lane));
-  for (std::size_t lane = 0; i < count; ++i, ++lane) raise(lanes[lane], term(i));
+  for (Index lane = 0; lane < count - i; ++lane) raise(lanes[static_cast<std::size_t>(lane)], term(i + lane));
   A largest = lanes[0];
   for (const A lane : lanes) raise(largest, lane);
   return largest;
 }
 
-/// out[i] = f(in0[i], in1[i], ...) where `out` may be one of the inputs: results pass through a small buffer that
-/// aliases nothing, without which an in-place call would run element by element.
+/// out[i] = f(in0[i], in1[i], ...) where `out` may be one of the inputs.
 template <Scalar T, class F, class... Inputs>
 [[gnu::always_inline]] inline void map_row(Index count, T* out, F f, const Inputs*... in) {
-  constexpr Index block = 64;
-  alignas(64) std::array<Accumulator<T>, static_cast<std::size_t>(block)> results;
-  Index i = 0;
-  for (; i + block <= count; i += block) {
-    for (Index k = 0; k < block; ++k)
-      results[static_cast<std::size_t>(k)] = f(static_cast<Accumulator<T>>(in[i + k])...);
-    for (Index k = 0; k < block; ++k) out[i + k] = static_cast<T>(results[static_cast<std::size_t>(k)]);
-  }
-  const Index rest = count - i;
-  for (Index k = 0; k < rest; ++k) results[static_cast<std::size_t>(k)] = f(static_cast<Accumulator<T>>(in[i + k])...);
-  for (Index k = 0; k < rest; ++k) out[i + k] = static_cast<T>(results[static_cast<std::size_t>(k)]);
+  DTRAIN_INDEPENDENT_ITERATIONS
+  for (Index i = 0; i < count; ++i) out[i] = static_cast<T>(f(static_cast<Accumulator<T>>(in[i])...));
 }
 
 }  // namespace dtrain::ops::detail

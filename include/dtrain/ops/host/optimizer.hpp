@@ -10,6 +10,7 @@
 #include "dtrain/core/view.hpp"
 #include "dtrain/device/host.hpp"
 #include "dtrain/ops/host/arguments.hpp"
+#include "dtrain/ops/host/exp.hpp"
 
 namespace dtrain::ops {
 
@@ -24,6 +25,46 @@ struct AdamWStep {
   Index step = 1;
 };
 
+namespace detail {
+
+/// What is the same for all elements of a step.
+template <class A>
+struct AdamWFactors {
+  A kept, step_size, root_correction, beta1, beta2, rest1, rest2, epsilon, gradient_scale;
+
+  explicit AdamWFactors(const AdamWStep& options)
+      : kept(static_cast<A>(1.0 - options.learning_rate * options.weight_decay)),
+        step_size(
+            static_cast<A>(options.learning_rate / (1.0 - std::pow(options.beta1, static_cast<double>(options.step))))),
+        root_correction(
+            static_cast<A>(1.0 / std::sqrt(1.0 - std::pow(options.beta2, static_cast<double>(options.step))))),
+        beta1(static_cast<A>(options.beta1)),
+        beta2(static_cast<A>(options.beta2)),
+        rest1(static_cast<A>(1.0 - options.beta1)),
+        rest2(static_cast<A>(1.0 - options.beta2)),
+        epsilon(static_cast<A>(options.epsilon)),
+        gradient_scale(static_cast<A>(options.gradient_scale)) {}
+};
+
+// The factors come by value and the arrays are different buffers: nothing that the loop stores can change them, which
+// it must know to be vectorised.
+template <Scalar T>
+void adamw_range(Index count, const AdamWFactors<Accumulator<T>> factors, T* __restrict w, const T* __restrict g,
+                 T* __restrict m, T* __restrict v) {
+  using A = Accumulator<T>;
+  for (Index i = 0; i < count; ++i) {
+    const A gradient = static_cast<A>(g[i]) * factors.gradient_scale;
+    const A first = factors.beta1 * static_cast<A>(m[i]) + factors.rest1 * gradient;
+    const A second = factors.beta2 * static_cast<A>(v[i]) + factors.rest2 * gradient * gradient;
+    const A denominator = sqrt_of(second) * factors.root_correction + factors.epsilon;
+    m[i] = static_cast<T>(first);
+    v[i] = static_cast<T>(second);
+    w[i] = static_cast<T>(static_cast<A>(w[i]) * factors.kept - factors.step_size * first / denominator);
+  }
+}
+
+}  // namespace detail
+
 /// AdamW with decoupled decay (Loshchilov and Hutter, ICLR 2019, algorithm 2), in PyTorch's order of operations:
 /// w -= lr wd w; m = b1 m + (1-b1) g; v = b2 v + (1-b2) g^2; w -= lr/(1-b1^t) m / (sqrt(v)/sqrt(1-b2^t) + eps).
 /// Throws Error when `step` is below 1 or the lengths differ.
@@ -36,34 +77,10 @@ void adamw_update(Host& device, std::span<T> parameters, ReadSpan<T> gradients, 
   detail::check_length("adamw_update", "the second moment", second_moment.size(), count);
   if (options.step < 1) throw Error(concatenate("adamw_update: step ", options.step, " is given; steps count from 1."));
 
-  using A = Accumulator<T>;
-  const auto step = static_cast<double>(options.step);
-  const A kept = static_cast<A>(1.0 - options.learning_rate * options.weight_decay);
-  const A step_size = static_cast<A>(options.learning_rate / (1.0 - std::pow(options.beta1, step)));
-  const A root_correction = static_cast<A>(1.0 / std::sqrt(1.0 - std::pow(options.beta2, step)));
-  const A beta1 = static_cast<A>(options.beta1);
-  const A beta2 = static_cast<A>(options.beta2);
-  const A rest1 = static_cast<A>(1.0 - options.beta1);
-  const A rest2 = static_cast<A>(1.0 - options.beta2);
-  const A epsilon = static_cast<A>(options.epsilon);
-  const A gradient_scale = static_cast<A>(options.gradient_scale);
-
+  const detail::AdamWFactors<Accumulator<T>> factors(options);
   device.parallel_for(count, detail::grain_for(4), [&](Range range) {
-    // Each thread has its own range and the four spans are different buffers.
-    T* __restrict const w = parameters.data() + range.begin;
-    const T* __restrict const g = gradients.data() + range.begin;
-    T* __restrict const m = first_moment.data() + range.begin;
-    T* __restrict const v = second_moment.data() + range.begin;
-    const Index length = range.size();
-    for (Index i = 0; i < length; ++i) {
-      const A gradient = static_cast<A>(g[i]) * gradient_scale;
-      const A first = beta1 * static_cast<A>(m[i]) + rest1 * gradient;
-      const A second = beta2 * static_cast<A>(v[i]) + rest2 * gradient * gradient;
-      const A denominator = std::sqrt(second) * root_correction + epsilon;
-      m[i] = static_cast<T>(first);
-      v[i] = static_cast<T>(second);
-      w[i] = static_cast<T>(static_cast<A>(w[i]) * kept - step_size * first / denominator);
-    }
+    detail::adamw_range(range.size(), factors, parameters.data() + range.begin, gradients.data() + range.begin,
+                        first_moment.data() + range.begin, second_moment.data() + range.begin);
   });
 }
 
@@ -78,6 +95,46 @@ struct SgdStep {
   Index step = 1;
 };
 
+namespace detail {
+
+template <class A>
+struct SgdFactors {
+  A rate, decay, gradient_scale, momentum, fresh;
+  bool first_step, nesterov;
+
+  explicit SgdFactors(const SgdStep& options)
+      : rate(static_cast<A>(options.learning_rate)),
+        decay(static_cast<A>(options.weight_decay)),
+        gradient_scale(static_cast<A>(options.gradient_scale)),
+        momentum(static_cast<A>(options.momentum)),
+        fresh(static_cast<A>(1.0 - options.dampening)),
+        first_step(options.step == 1),
+        nesterov(options.nesterov) {}
+};
+
+template <Scalar T>
+void sgd_range(Index count, const SgdFactors<Accumulator<T>> factors, T* __restrict w, const T* __restrict g,
+               T* __restrict b) {
+  using A = Accumulator<T>;
+  if (b == nullptr) {
+    for (Index i = 0; i < count; ++i) {
+      const A weight = static_cast<A>(w[i]);
+      const A gradient = static_cast<A>(g[i]) * factors.gradient_scale + factors.decay * weight;
+      w[i] = static_cast<T>(weight - factors.rate * gradient);
+    }
+    return;
+  }
+  for (Index i = 0; i < count; ++i) {
+    const A weight = static_cast<A>(w[i]);
+    const A gradient = static_cast<A>(g[i]) * factors.gradient_scale + factors.decay * weight;
+    const A buffer = factors.first_step ? gradient : factors.momentum * static_cast<A>(b[i]) + factors.fresh * gradient;
+    b[i] = static_cast<T>(buffer);
+    w[i] = static_cast<T>(weight - factors.rate * (factors.nesterov ? gradient + factors.momentum * buffer : buffer));
+  }
+}
+
+}  // namespace detail
+
 /// SGD as PyTorch defines it: g += wd w; b = momentum b + (1 - dampening) g (b = g at step 1);
 /// w -= lr (nesterov ? g + momentum b : b). With momentum 0 the buffer is unused and may be empty.
 /// Throws Error when `step` is below 1 or the lengths differ.
@@ -90,33 +147,10 @@ void sgd_update(Host& device, std::span<T> parameters, ReadSpan<T> gradients, st
   if (buffered) detail::check_length("sgd_update", "the momentum buffer", momentum_buffer.size(), count);
   if (options.step < 1) throw Error(concatenate("sgd_update: step ", options.step, " is given; steps count from 1."));
 
-  using A = Accumulator<T>;
-  const A rate = static_cast<A>(options.learning_rate);
-  const A decay = static_cast<A>(options.weight_decay);
-  const A gradient_scale = static_cast<A>(options.gradient_scale);
-  const A momentum = static_cast<A>(options.momentum);
-  const A fresh = static_cast<A>(1.0 - options.dampening);
-  const bool first_step = options.step == 1;
-  const bool nesterov = options.nesterov;
-
+  const detail::SgdFactors<Accumulator<T>> factors(options);
   device.parallel_for(count, detail::grain_for(4), [&](Range range) {
-    T* const w = parameters.data();
-    const T* const g = gradients.data();
-    if (!buffered) {
-      for (Index i = range.begin; i < range.end; ++i) {
-        const A weight = static_cast<A>(w[i]);
-        w[i] = static_cast<T>(weight - rate * (static_cast<A>(g[i]) * gradient_scale + decay * weight));
-      }
-      return;
-    }
-    T* const b = momentum_buffer.data();
-    for (Index i = range.begin; i < range.end; ++i) {
-      const A weight = static_cast<A>(w[i]);
-      const A gradient = static_cast<A>(g[i]) * gradient_scale + decay * weight;
-      const A buffer = first_step ? gradient : momentum * static_cast<A>(b[i]) + fresh * gradient;
-      b[i] = static_cast<T>(buffer);
-      w[i] = static_cast<T>(weight - rate * (nesterov ? gradient + momentum * buffer : buffer));
-    }
+    T* const buffer = buffered ? momentum_buffer.data() + range.begin : nullptr;
+    detail::sgd_range(range.size(), factors, parameters.data() + range.begin, gradients.data() + range.begin, buffer);
   });
 }
 

@@ -36,6 +36,7 @@ class RandomMask {
     constexpr Index blocks = 16;
     alignas(64) std::array<std::uint32_t, static_cast<std::size_t>(4 * blocks)> words;
     const A kept = static_cast<A>(factor_);
+    const std::uint32_t least_kept = least_kept_;
     for (Index done = 0; done < count;) {
       const std::uint64_t element = first + static_cast<std::uint64_t>(done);
       const std::uint64_t block = element / 4;
@@ -48,7 +49,7 @@ class RandomMask {
       else
         draw(block, needed, words.data());
       const std::uint32_t* const from = words.data() + skip;
-      for (Index k = 0; k < taken; ++k) factors[done + k] = from[k] >= least_kept_ ? kept : A{0};
+      for (Index k = 0; k < taken; ++k) factors[done + k] = from[k] >= least_kept ? kept : A{0};
       done += taken;
     }
   }

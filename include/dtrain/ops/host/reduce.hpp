@@ -12,6 +12,7 @@
 #include "dtrain/core/view.hpp"
 #include "dtrain/device/host.hpp"
 #include "dtrain/ops/host/arguments.hpp"
+#include "dtrain/ops/host/lanes.hpp"
 
 namespace dtrain::ops {
 
@@ -109,8 +110,7 @@ void add(Host& device, ReadMatrix<T> x, ReadMatrix<T> y, Matrix<T> out) {
       const T* const left = x.row(r);
       const T* const right = y.row(r);
       T* const to = out.row(r);
-      for (Index c = 0; c < out.columns(); ++c)
-        to[c] = static_cast<T>(static_cast<Accumulator<T>>(left[c]) + static_cast<Accumulator<T>>(right[c]));
+      detail::map_row(out.columns(), to, [](auto a, auto b) { return a + b; }, left, right);
     }
   });
 }
@@ -119,11 +119,10 @@ void add(Host& device, ReadSpan<T> x, ReadSpan<T> y, std::span<T> out) {
   detail::check_length("add", "the left operand", x.size(), static_cast<Index>(out.size()));
   detail::check_length("add", "the right operand", y.size(), static_cast<Index>(out.size()));
   device.parallel_for(static_cast<Index>(out.size()), detail::grain_for(1), [&](Range range) {
-    const T* const left = x.data();
-    const T* const right = y.data();
-    T* const to = out.data();
-    for (Index i = range.begin; i < range.end; ++i)
-      to[i] = static_cast<T>(static_cast<Accumulator<T>>(left[i]) + static_cast<Accumulator<T>>(right[i]));
+    const T* const left = x.data() + range.begin;
+    const T* const right = y.data() + range.begin;
+    T* const to = out.data() + range.begin;
+    detail::map_row(range.size(), to, [](auto a, auto b) { return a + b; }, left, right);
   });
 }
 

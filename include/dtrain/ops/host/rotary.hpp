@@ -50,6 +50,7 @@ void rotate(Host& device, Matrix<const T> x, Index heads, Index head_size, std::
                             first_row, " and context ", context, " do not fit together."));
   const Index half = head_size / 2;
   device.parallel_for(x.rows(), grain_for(x.columns() * 2), [&](Range rows) {
+    const A turn = direction;
     for (Index r = rows.begin; r < rows.end; ++r) {
       const A* const cosine = table.data() + (first_row + r) % context * head_size;
       const A* const sine = cosine + half;
@@ -66,8 +67,8 @@ void rotate(Host& device, Matrix<const T> x, Index heads, Index head_size, std::
           for (Index k = 0; k < group; ++k) {
             const A a = static_cast<A>(from[i + k]);
             const A b = static_cast<A>(from[i + k + half]);
-            left[k] = a * cosine[i + k] - direction * b * sine[i + k];
-            right[k] = b * cosine[i + k] + direction * a * sine[i + k];
+            left[k] = a * cosine[i + k] - turn * b * sine[i + k];
+            right[k] = b * cosine[i + k] + turn * a * sine[i + k];
           }
           for (Index k = 0; k < group; ++k) to[i + k] = static_cast<T>(left[k]);
           for (Index k = 0; k < group; ++k) to[i + k + half] = static_cast<T>(right[k]);
@@ -75,8 +76,8 @@ void rotate(Host& device, Matrix<const T> x, Index heads, Index head_size, std::
         for (; i < half; ++i) {
           const A a = static_cast<A>(from[i]);
           const A b = static_cast<A>(from[i + half]);
-          to[i] = static_cast<T>(a * cosine[i] - direction * b * sine[i]);
-          to[i + half] = static_cast<T>(b * cosine[i] + direction * a * sine[i]);
+          to[i] = static_cast<T>(a * cosine[i] - turn * b * sine[i]);
+          to[i + half] = static_cast<T>(b * cosine[i] + turn * a * sine[i]);
         }
       }
     }
