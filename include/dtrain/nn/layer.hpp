@@ -108,6 +108,10 @@ concept KeyValueHeadsDivide = KeyValueHeads % Degree == 0 || Degree % KeyValueHe
 template <Index Heads, Index KeyValueHeads>
 concept QueryGroupsDivide = KeyValueHeads > 0 && Heads % KeyValueHeads == 0;
 
+/// No feature lives on several of `Degree` ranks.
+template <bool Copied, int Degree>
+concept NotCopied = !Copied;
+
 /// A size is a positive number.
 template <Index Size>
 concept Positive = Size > 0;

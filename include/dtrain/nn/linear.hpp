@@ -113,6 +113,9 @@ struct Linear {
     if constexpr (By == Cut::rows && !output.divides(Degree))
       static_assert(Divides<OutputWidth, Degree>,
                     "dtrain: the output features of a linear layer do not divide over the tensor-parallel ranks");
+    if constexpr (By == Cut::columns)
+      static_assert(NotCopied<input.replicated(Degree), Degree>,
+                    "dtrain: a linear layer cannot sum over features that several tensor-parallel ranks hold alike");
     if constexpr (By == Cut::columns && !input.divides(Degree))
       static_assert(Divides<InputWidth, Degree>,
                     "dtrain: the input features of a linear layer do not divide over the tensor-parallel ranks");

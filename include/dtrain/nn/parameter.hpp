@@ -48,10 +48,10 @@ struct Parameter {
 
   [[nodiscard]] constexpr bool vector() const { return columns == features_of(1); }
   [[nodiscard]] constexpr Index local_rows(int degree) const {
-    return cut == Cut::rows ? rows.local(degree) : rows.whole();
+    return rows.local(cut == Cut::rows ? degree : 1);
   }
   [[nodiscard]] constexpr Index local_columns(int degree) const {
-    return cut == Cut::columns ? columns.local(degree) : columns.whole();
+    return columns.local(cut == Cut::columns ? degree : 1);
   }
   /// Elements on one rank, padding included.
   [[nodiscard]] constexpr Index local_size(int degree) const { return local_rows(degree) * local_columns(degree); }

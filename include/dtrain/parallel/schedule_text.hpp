@@ -92,11 +92,15 @@ inline std::string finding(const Verdict& v) {
 
 }  // namespace detail
 
+/// How sentences about a schedule begin: `dtrain: schedule GPipe with 4 stages and 1 micro-batch `.
+inline std::string sentence_start(std::string_view name, int stages, int micro_batches) {
+  return concatenate("dtrain: schedule ", name, " with ", stages, stages == 1 ? " stage and " : " stages and ",
+                     micro_batches, micro_batches == 1 ? " micro-batch " : " micro-batches ");
+}
+
 /// The sentence of a verdict on the schedule called `name`.
 inline std::string describe(const Verdict& verdict, std::string_view name) {
-  return concatenate("dtrain: schedule ", name, " with ", verdict.stages, verdict.stages == 1 ? " stage" : " stages",
-                     " and ", verdict.micro_batches, verdict.micro_batches == 1 ? " micro-batch " : " micro-batches ",
-                     detail::finding(verdict));
+  return sentence_start(name, verdict.stages, verdict.micro_batches) + detail::finding(verdict);
 }
 
 /// A timeline: one line per stage, one column per time unit (forward and backward take one each), `F2` for the forward

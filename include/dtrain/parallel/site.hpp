@@ -22,10 +22,10 @@ struct Rows {
 template <class Device>
 struct MicroBatch {
   Device* device = nullptr;
-  std::span<const std::int32_t> tokens;   ///< [rows], on the stage that embeds them
+  std::span<const std::int32_t> tokens{}; ///< [rows], on the stage that embeds them
   Index first_row = 0;                    ///< of this micro-batch in the global batch
   Index rows = 0;                         ///< of the whole micro-batch
-  Range shard;                            ///< the rows this rank holds of a sequence-parallel stream
+  Range shard{};                          ///< the rows this rank holds of a sequence-parallel stream
   Index context = 1;                      ///< rows per sample
   Index row_capacity = 0;                 ///< rows the buffers are planned for
   Index shard_capacity = 0;               ///< the same for the sequence shard

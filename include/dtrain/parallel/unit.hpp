@@ -289,6 +289,12 @@ class Unit<nn::NodeList<Nodes...>, Tensor, Entering, EnteringFeatures, T> {
     constexpr NodeRule rule = rules[I];
     static_assert(KnownRedistribution<rule.entering, rule.rule.in, L>,
                   "dtrain: no redistribution leads from the layout before a layer to the layout that it takes");
+    if constexpr (rule.before == Redistribution::gather_features || rule.before == Redistribution::slice_features)
+      static_assert(
+          SharesLieSideBySide<rule.parts,
+                              Tensor.degree*(rule.in_width < rule.entering_width ? rule.in_width : rule.entering_width),
+                              (rule.in_width < rule.entering_width ? rule.entering_width : rule.in_width)>,
+          "dtrain: fused, padded or copied features cannot be gathered or sliced between tensor-parallel ranks");
     if constexpr (nn::Layer<L>) {
       static_assert(WidthsMatch<rule.whole_before, rule.whole_in, L>,
                     "dtrain: the width before a layer is not the width that it takes");

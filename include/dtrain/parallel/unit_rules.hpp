@@ -20,6 +20,7 @@ struct NodeRule {
   Layout leaving = Layout::invariant;   ///< behind the redistribution on the way out
   Redistribution before = Redistribution::none;
   Redistribution after = Redistribution::none;
+  Index parts = 1;         ///< fused parts of what reaches the node
   Index whole_before = 0;  ///< width that reaches the node, all ranks together
   Index whole_in = 0;      ///< width the layer asks for
   Index entering_width = 0;  ///< widths on one rank from here on
@@ -47,6 +48,10 @@ struct UnitParameter {
 /// Elements that parameters are aligned to: 64 bytes of floats.
 inline constexpr Index parameter_alignment = 16;
 
+/// Features in one part, without padding or copies, so that `Degree` ranks' shares lie side by side.
+template <Index Parts, Index WidthOfAllRanks, Index Width>
+concept SharesLieSideBySide = Parts == 1 && WidthOfAllRanks == Width;
+
 /// The width before layer `L` is the width that it takes.
 template <Index Before, Index Takes, class L>
 concept WidthsMatch = Before == Takes;
@@ -60,13 +65,14 @@ struct Walk {
   nn::Features features;
 
   [[nodiscard]] static constexpr Index width_in(Layout layout, const nn::Features& features, TensorAxis tensor) {
-    return layout == Layout::split_features ? features.local(tensor.degree) : features.whole();
+    return features.local(layout == Layout::split_features ? tensor.degree : 1);
   }
 
   template <class L>
   constexpr NodeRule step() {
     NodeRule node;
     node.entering = layout;
+    node.parts = features.count;
     if constexpr (!nn::Layer<L>) {
       node.kind = std::is_same_v<L, nn::Fork>   ? NodeTraits::Kind::fork
                   : std::is_same_v<L, nn::Join> ? NodeTraits::Kind::join

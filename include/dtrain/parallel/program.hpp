@@ -1,0 +1,304 @@
+// The program that one rank runs: a model lowered by a strategy, executed by the tables of its schedule.
+#pragma once
+
+#include <array>
+#include <cmath>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "dtrain/parallel/gradient_reduction.hpp"
+#include "dtrain/parallel/mesh.hpp"
+#include "dtrain/parallel/schedule_soundness.hpp"
+#include "dtrain/parallel/stage.hpp"
+#include "dtrain/parallel/stages.hpp"
+
+namespace dtrain::parallel {
+
+/// What a step or an evaluation gives, the same on every rank.
+struct BatchResult {
+  double loss_sum = 0.0;
+  Index tokens = 0;  ///< counted targets of the global batch
+  /// Mean over the counted targets; 0 where there are none.
+  [[nodiscard]] double loss() const { return tokens > 0 ? loss_sum / static_cast<double>(tokens) : 0.0; }
+};
+
+/// One rank's program. `C` is the communicator of the world. Every member that communicates is called by all ranks.
+template <class Model, class S, Scalar T, class Device, class C>
+class Program {
+ public:
+  using Lowered = LoweredModel<Model, typename S::Tensor, T>;
+  using Cuts = Stages<Lowered, S>;
+  static constexpr int stages = S::Pipeline::degree;
+  static_assert(Lowered::check());
+  static_assert(StagesFit<Cuts::pieces, stages>,
+                "dtrain: the model has fewer pieces to cut it into than the strategy has pipeline stages");
+
+  /// Allocates the parameters of this rank's stage and sets them to their start.
+  /// Throws CommunicationError when ranks hold different models.
+  Program(Device& device, AxisCommunicators<S, C>& axes, std::uint64_t seed)
+      : axes_(axes),
+        stage_(device, Cuts::ranges[static_cast<std::size_t>(axes.mesh().template along<axes::Pipeline>().rank)],
+               axes.mesh().template along<axes::Tensor>().rank, seed),
+        reduction_(stage_, axes) {}
+
+  [[nodiscard]] auto& stage() { return stage_; }
+  [[nodiscard]] const auto& stage() const { return stage_; }
+  [[nodiscard]] AxisCommunicators<S, C>& axes() { return axes_; }
+
+  /// Refuses a batch that cannot be dealt out, before anything is allocated.
+  void check(const BatchShape& shape) const {
+    const int data = axes_.mesh().template along<axes::Data>().size;
+    if (shape.samples < 1 || shape.micro_batches < 1 || shape.context < 1)
+      throw ConfigurationError(concatenate("dtrain: a batch of ", shape.samples, " samples of ", shape.context,
+                                           " tokens in ", shape.micro_batches,
+                                           " micro-batches cannot be trained on; all three must be at least 1."));
+    if (shape.samples % (Index{data} * shape.micro_batches) != 0)
+      throw ConfigurationError(concatenate("dtrain: a batch of ", shape.samples, " samples does not divide over ", data,
+                                           " data-parallel ranks x ", shape.micro_batches,
+                                           " micro-batches; choose a multiple of ", data * shape.micro_batches, "."));
+    if (Lowered::max_context > 0 && shape.context > Lowered::max_context)
+      throw ConfigurationError(concatenate("dtrain: the batch has a context of ", shape.context,
+                                           " tokens, but the model takes at most ", Lowered::max_context, "."));
+  }
+
+  /// Loss and gradients of a global batch. Afterwards `stage().gradients()` holds, on every rank, the gradient of the
+  /// mean loss over all counted targets of the global batch, reduced over all axes, not clipped.
+  ///
+  /// `feed(samples, inputs, targets)` fills the rows of a range of samples of the global batch; either span may be
+  /// empty. `step` separates the random numbers of one step from those of the next.
+  template <class Feed>
+  BatchResult gradients(const BatchShape& shape, std::uint64_t step, Feed&& feed) {
+    prepare(shape, true);
+    stage_.device().fill(stage_.gradients(), T(0.0f));
+    reduction_.restart();
+    load(shape, feed);
+    const Index tokens = count_targets();
+    run(shape, training_, step, true, tokens > 0 ? 1.0 / static_cast<double>(tokens) : 0.0);
+    reduction_.finish();
+    return share_result(tokens);
+  }
+
+  /// Loss of a global batch, without gradients and without dropout.
+  template <class Feed>
+  BatchResult evaluate(const BatchShape& shape, Feed&& feed) {
+    prepare(shape, false);
+    load(shape, feed);
+    const Index tokens = count_targets();
+    run(shape, evaluation_, 0, false, 0.0);
+    return share_result(tokens);
+  }
+
+  /// The logits of one row of one sample of `tokens` (or features), the same on all ranks: `result` holds one element
+  /// per class.
+  template <class Feed>
+  void logits(Index context, Index row, Feed&& feed, std::span<T> result) {
+    const int data = axes_.mesh().template along<axes::Data>().size;
+    const BatchShape shape{.samples = data, .context = context, .micro_batches = 1};
+    prepare(shape, false);
+    load(shape, [&](Range samples, auto inputs, std::span<std::int32_t> targets) {
+      for (auto& target : targets) target = ignored_target;
+      if (!inputs.empty())
+        for (Index s = 0; s < samples.size(); ++s)
+          feed(inputs.subspan(inputs.size() / static_cast<std::size_t>(samples.size()) * static_cast<std::size_t>(s),
+                              inputs.size() / static_cast<std::size_t>(samples.size())));
+    });
+    run(shape, evaluation_, 0, false, 0.0);
+    gather_logits(row, result);
+  }
+
+  /// The global norm of the gradients: every element of every whole parameter counted once.
+  [[nodiscard]] double gradient_norm() { return reduction_.norm(); }
+
+  [[nodiscard]] const std::vector<schedule::Table>& training_tables() const { return training_; }
+  [[nodiscard]] int stage_index() const { return axes_.mesh().template along<axes::Pipeline>().rank; }
+
+  /// Makes room for a batch without running it. `gradients` and `evaluate` call it themselves.
+  void prepare(const BatchShape& shape, bool training) {
+    check(shape);
+    if (training && shape.micro_batches != training_micro_batches_) {
+      training_ = schedule::build_tables<typename S::Pipeline::Schedule>(stages, shape.micro_batches);
+      training_micro_batches_ = shape.micro_batches;
+    }
+    if (!training && shape.micro_batches != evaluation_micro_batches_) {
+      evaluation_ = schedule::build_forward_only_tables(stages, shape.micro_batches);
+      evaluation_micro_batches_ = shape.micro_batches;
+    }
+    const schedule::Table& table = table_of(training ? training_ : evaluation_);
+    local_samples_ = shape.samples / axes_.mesh().template along<axes::Data>().size;
+    stage_.reserve(local_samples_ / shape.micro_batches * shape.context, shape.context, table.slots,
+                   local_samples_ * shape.context);
+  }
+
+ private:
+  [[nodiscard]] const schedule::Table& table_of(const std::vector<schedule::Table>& tables) const {
+    return tables[static_cast<std::size_t>(stage_index())];
+  }
+
+  template <class Feed>
+  void load(const BatchShape& shape, Feed&& feed) {
+    const Index first = axes_.mesh().template along<axes::Data>().rank * local_samples_;
+    const Range samples{first, first + local_samples_};
+    const auto rows = static_cast<std::size_t>(local_samples_ * shape.context);
+    const auto targets = stage_.last() ? stage_.targets().first(rows) : std::span<std::int32_t>{};
+    if constexpr (Lowered::takes_tokens)
+      feed(samples, stage_.first() ? stage_.tokens().first(rows) : std::span<std::int32_t>{}, targets);
+    else
+      feed(samples,
+           stage_.first() ? stage_.features().first(rows * static_cast<std::size_t>(Lowered::input_width))
+                          : std::span<T>{},
+           targets);
+    local_targets_ = targets;
+    ops::check_targets(targets, CrossEntropy<Lowered, T>::classes, ignored_target);
+    if constexpr (Lowered::takes_tokens)
+      if (stage_.first()) check_tokens(stage_.tokens().first(rows));
+  }
+  static void check_tokens(std::span<const std::int32_t> tokens) {
+    constexpr Index vocabulary = Lowered::template UnitOf<0>::template Layer<0>::vocabulary;
+    for (std::size_t row = 0; row < tokens.size(); ++row)
+      if (tokens[row] < 0 || tokens[row] >= vocabulary)
+        throw DataError(concatenate("dtrain: token ", tokens[row], " at row ", row,
+                                    " of the batch does not lie in the vocabulary [0, ", vocabulary, ")."));
+  }
+
+  // The count comes before the pipeline's backward pass, so that gradients are of the global mean from the start.
+  [[nodiscard]] Index count_targets() {
+    std::array<std::int64_t, 1> count{0};
+    if (!stage_.last()) return 0;
+    for (const std::int32_t target : local_targets_) count[0] += target != ignored_target ? 1 : 0;
+    axes_.data().all_reduce(std::span(count)).wait();
+    return count[0];
+  }
+
+  void run(const BatchShape& shape, const std::vector<schedule::Table>& tables, std::uint64_t step, bool training,
+           double scale) {
+    loss_ = {};
+    const auto& actions = table_of(tables).actions;
+    int backwards_left = shape.micro_batches;
+    for (std::size_t at = 0; at < actions.size(); at = schedule::group_end(actions, at)) {
+      const schedule::Action& action = actions[at];
+      if (!schedule::is_compute(action.kind)) {
+        if constexpr (stages > 1) exchange(shape, std::span(actions).subspan(at, schedule::group_end(actions, at) - at));
+      } else if (action.kind == schedule::ActionKind::forward) {
+        forward(shape, action, step, training);
+      } else {
+        backward(shape, action, step, scale, --backwards_left == 0);
+      }
+    }
+  }
+
+  [[nodiscard]] Index rows_of(const BatchShape& shape) const {
+    return local_samples_ / shape.micro_batches * shape.context;
+  }
+  [[nodiscard]] MicroBatch<Device> batch_of(const BatchShape& shape, int micro_batch, bool training,
+                                            std::uint64_t step) {
+    const Index rows = rows_of(shape);
+    const Index first = axes_.mesh().template along<axes::Data>().rank * local_samples_ * shape.context;
+    return stage_.micro_batch(micro_batch * rows, first + micro_batch * rows, rows, training, step);
+  }
+
+  void forward(const BatchShape& shape, const schedule::Action& action, std::uint64_t step, bool training) {
+    const auto batch = batch_of(shape, action.micro_batch, training, step);
+    const Index local_row = action.micro_batch * rows_of(shape);
+    stage_.forward(batch, action.slot, local_row, axes_.tensor());
+    if (!stage_.last()) return;
+    const LossSum sum = stage_.loss(batch, action.slot, local_row, axes_.tensor()).forward();
+    loss_.sum += sum.sum;
+    loss_.tokens += sum.tokens;
+  }
+  void backward(const BatchShape& shape, const schedule::Action& action, std::uint64_t step, double scale, bool final) {
+    const auto batch = batch_of(shape, action.micro_batch, true, step);
+    const Index local_row = action.micro_batch * rows_of(shape);
+    T* incoming = nullptr;
+    if (stage_.last()) {
+      const auto loss = stage_.loss(batch, action.slot, local_row, axes_.tensor());
+      loss.backward(scale);
+      incoming = loss.logits.data();
+    } else {
+      incoming = stage_.output_gradient(batch, action.slot).data();
+    }
+    stage_.backward(batch, action.slot, local_row, incoming, axes_.tensor(), [&](Index unit) {
+      if (final) reduction_.complete(unit);
+    });
+  }
+
+  // Posts all messages of a group, then waits for all: a send completes only when its receive is posted.
+  void exchange(const BatchShape& shape, std::span<const schedule::Action> group) {
+    using Handle = typename std::remove_cvref_t<decltype(axes_.pipeline())>::Handle;
+    std::array<std::optional<Handle>, 8> handles;
+    for (std::size_t i = 0; i < group.size(); i += handles.size()) {
+      const auto part = group.subspan(i, std::min(handles.size(), group.size() - i));
+      for (std::size_t j = 0; j < part.size(); ++j) handles[j].emplace(post(shape, part[j]));
+      for (std::size_t j = 0; j < part.size(); ++j) handles[j]->wait();
+    }
+  }
+  [[nodiscard]] auto post(const BatchShape& shape, const schedule::Action& action) {
+    const auto batch = batch_of(shape, action.micro_batch, true, 0);
+    const int peer = schedule::partner_of(action.kind, stage_index());
+    auto& pipeline = axes_.pipeline();
+    switch (action.kind) {
+      case schedule::ActionKind::send_forward:
+        return pipeline.send(std::span<const T>(stage_.output(batch, action.slot).flat()), peer);
+      case schedule::ActionKind::receive_forward:
+        return pipeline.receive(stage_.input(batch, action.slot).flat(), peer);
+      case schedule::ActionKind::send_backward:
+        return pipeline.send(std::span<const T>(stage_.input_gradient(batch, action.slot).flat()), peer);
+      default:
+        return pipeline.receive(stage_.output_gradient(batch, action.slot).flat(), peer);
+    }
+  }
+
+  // Only ranks of the last stage know a loss; all ranks learn the sum over the data axis and the tensor axis.
+  [[nodiscard]] BatchResult share_result(Index tokens) {
+    const bool counts = stage_.last() && stage_.tensor_rank() == 0 && axes_.data().rank() == 0;
+    std::array<double, 2> numbers{loss_.sum, counts ? static_cast<double>(tokens) : 0.0};
+    if constexpr (S::static_ranks > 1 || S::has_dynamic) axes_.world().all_reduce(std::span(numbers)).wait();
+    return {numbers[0], static_cast<Index>(std::llround(numbers[1]))};
+  }
+
+  void gather_logits(Index row, std::span<T> result) {
+    using Loss = CrossEntropy<Lowered, T>;
+    if (stage_.last()) {
+      const auto batch = stage_.micro_batch(0, 0, local_samples_ * stage_.context(), false, 0);
+      const Matrix<T> logits = stage_.output(batch, 0);
+      if constexpr (Loss::splits_columns) {
+        std::vector<T> whole(static_cast<std::size_t>(logits.columns() * Lowered::tensor.degree));
+        axes_.tensor()
+            .all_gather(std::span<const T>(logits.row(row), static_cast<std::size_t>(logits.columns())),
+                        std::span<T>(whole))
+            .wait();
+        std::copy_n(whole.begin(), result.size(), result.begin());
+      } else if constexpr (Loss::splits_rows) {
+        // The rank that holds the row gives it, the others add zeros.
+        for (auto& value : result) value = T(0.0f);
+        if (batch.shard.contains(row))
+          std::copy_n(logits.row(row - batch.shard.begin), result.size(), result.begin());
+        axes_.tensor().all_reduce(result).wait();
+      } else {
+        std::copy_n(logits.row(row), result.size(), result.begin());
+      }
+    }
+    if constexpr (S::static_ranks > 1 || S::has_dynamic) {
+      axes_.world().broadcast(result, last_stage_root()).wait();
+    }
+  }
+  // The rank of the last stage that is first along every other axis.
+  [[nodiscard]] int last_stage_root() const {
+    const int ranks_per_stage = axes_.mesh().ranks() / stages;
+    return (stages - 1) * ranks_per_stage;
+  }
+
+  AxisCommunicators<S, C>& axes_;
+  Stage<Lowered, T, Device, stages == 1> stage_;
+  GradientReduction<Lowered, S, T, Device, C> reduction_;
+  std::vector<schedule::Table> training_{};
+  std::vector<schedule::Table> evaluation_{};
+  int training_micro_batches_ = 0;
+  int evaluation_micro_batches_ = 0;
+  Index local_samples_ = 0;
+  std::span<const std::int32_t> local_targets_{};
+  LossSum loss_{};
+};
+
+}  // namespace dtrain::parallel
