@@ -3,7 +3,6 @@
 
 #include <cmath>
 #include <cstddef>
-#include <string_view>
 #include <vector>
 
 #include "dtrain/core/error.hpp"
@@ -19,8 +18,7 @@ namespace detail {
 template <schedule::Schedule S>
 void check_schedule_at(int stages, int micro_batches) {
   const auto fails = [&](auto... finding) {
-    throw Error(concatenate("dtrain: schedule ", std::string_view(S::name), " with ", stages, " stages and ",
-                            micro_batches, " micro-batches ", finding...));
+    throw Error(concatenate(schedule::sentence_start(S::name, stages, micro_batches), finding...));
   };
   const std::vector<schedule::Table> tables = schedule::build_tables<S>(stages, micro_batches);
   if (tables != schedule::tables_of<S>(stages, micro_batches)) fails("gives other tables when it is asked again");
