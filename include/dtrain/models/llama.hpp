@@ -36,7 +36,9 @@ struct LlamaShape {
   [[nodiscard]] constexpr nn::AttentionOptions attention() const {
     return {.heads = heads,
             .key_value_heads = key_value_heads > 0 ? key_value_heads : heads,
-            .head_size = head_size > 0 ? head_size : heads > 0 ? width / heads : 0,
+            .head_size = head_size > 0 ? head_size
+                         : heads > 0   ? width / heads
+                                       : 0,
             .dropout = dropout};
   }
 };
@@ -54,15 +56,14 @@ struct LlamaParts {
   using Norm = nn::RmsNorm<width, nn::NormOptions{Shape.epsilon}>;
   using Drop = nn::Dropout<width, nn::Probability{Shape.dropout}>;
 
-  using Attention = nn::Sequence<nn::Named<"qkv", nn::Linear<width, attention.input(), linear>>,
-                                 nn::RotaryPositions<attention, nn::RotaryOptions{Shape.theta}>,
-                                 nn::CausalSelfAttention<attention>,
-                                 nn::Named<"output", nn::Linear<attention.output(), width, linear>>>;
+  using Attention =
+      nn::Sequence<nn::Named<"qkv", nn::Linear<width, attention.input(), linear>>,
+                   nn::RotaryPositions<attention, nn::RotaryOptions{Shape.theta}>, nn::CausalSelfAttention<attention>,
+                   nn::Named<"output", nn::Linear<attention.output(), width, linear>>>;
   using Mlp = nn::Sequence<nn::Named<"gate_up", nn::Linear<width, Glu::input, linear>>, Glu,
                            nn::Named<"down", nn::Linear<Shape.mlp_width(), width, linear>>>;
-  using Block =
-      nn::Sequence<nn::Residual<nn::Named<"attention_norm", Norm>, nn::Named<"attention", Attention>, Drop>,
-                   nn::Residual<nn::Named<"mlp_norm", Norm>, nn::Named<"mlp", Mlp>, Drop>>;
+  using Block = nn::Sequence<nn::Residual<nn::Named<"attention_norm", Norm>, nn::Named<"attention", Attention>, Drop>,
+                             nn::Residual<nn::Named<"mlp_norm", Norm>, nn::Named<"mlp", Mlp>, Drop>>;
   using Head = std::conditional_t<Shape.tied, nn::Linear<width, vocabulary, linear, "token_embedding.weight">,
                                   nn::Linear<width, vocabulary, linear>>;
 };

@@ -26,12 +26,10 @@ using MlpBlock = nn::Residual<nn::Named<"up", nn::Linear<Shape.hidden, Shape.hid
 
 /// Rows of `inputs` features to `outputs` logits.
 template <MlpShape Shape>
-using Mlp =
-    nn::Sequence<nn::Named<"input", nn::Sequence<nn::Named<"up", nn::Linear<Shape.inputs, Shape.hidden>>,
-                                                 nn::Gelu<Shape.hidden>,
-                                                 nn::Named<"down", nn::Linear<Shape.hidden, Shape.hidden>>>>,
-                 nn::Named<"blocks", nn::Repeat<Shape.layers, detail::MlpBlock<Shape>>>,
-                 nn::Named<"output", nn::Linear<Shape.hidden, Shape.outputs,
-                                                nn::LinearOptions{.divide = false}>>>;
+using Mlp = nn::Sequence<
+    nn::Named<"input", nn::Sequence<nn::Named<"up", nn::Linear<Shape.inputs, Shape.hidden>>, nn::Gelu<Shape.hidden>,
+                                    nn::Named<"down", nn::Linear<Shape.hidden, Shape.hidden>>>>,
+    nn::Named<"blocks", nn::Repeat<Shape.layers, detail::MlpBlock<Shape>>>,
+    nn::Named<"output", nn::Linear<Shape.hidden, Shape.outputs, nn::LinearOptions{.divide = false}>>>;
 
 }  // namespace dtrain::models

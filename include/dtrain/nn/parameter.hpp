@@ -44,12 +44,10 @@ struct Parameter {
   Initializer initializer{};
   bool decay = false;      ///< weight decay applies
   bool after_sum = false;  ///< used behind the redistribution of a pending sum (the bias of a layer cut by columns)
-  std::string_view tie{}; ///< path of the parameter whose storage this one uses; empty: its own
+  std::string_view tie{};  ///< path of the parameter whose storage this one uses; empty: its own
 
   [[nodiscard]] constexpr bool vector() const { return columns == features_of(1); }
-  [[nodiscard]] constexpr Index local_rows(int degree) const {
-    return rows.local(cut == Cut::rows ? degree : 1);
-  }
+  [[nodiscard]] constexpr Index local_rows(int degree) const { return rows.local(cut == Cut::rows ? degree : 1); }
   [[nodiscard]] constexpr Index local_columns(int degree) const {
     return columns.local(cut == Cut::columns ? degree : 1);
   }

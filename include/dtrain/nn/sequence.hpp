@@ -93,18 +93,16 @@ constexpr bool vanishes() {
 /// `Base` is the path of the nearest name around, `Indices` the indices since then.
 template <class L, FixedString Base, FixedString Indices>
 struct Flatten {
-  static_assert(Layer<L>,
-                "dtrain: this is not a layer: it lacks input, output, layouts, parameters or flops_per_row");
-  using type =
-      std::conditional_t<vanishes<L>(), NodeList<>, NodeList<Node<L, join_path<Base, Indices>()>>>;
+  static_assert(Layer<L>, "dtrain: this is not a layer: it lacks input, output, layouts, parameters or flops_per_row");
+  using type = std::conditional_t<vanishes<L>(), NodeList<>, NodeList<Node<L, join_path<Base, Indices>()>>>;
 };
 
 template <class Indices, FixedString Base, FixedString Outer, class... Layers>
 struct FlattenEach;
 template <std::size_t... I, FixedString Base, FixedString Outer, class... Layers>
 struct FlattenEach<std::index_sequence<I...>, Base, Outer, Layers...> {
-  using type = decltype((NodeList<>{} + ... +
-                         typename Flatten<Layers, Base, join_path<Outer, index_name<I>()>()>::type{}));
+  using type =
+      decltype((NodeList<>{} + ... + typename Flatten<Layers, Base, join_path<Outer, index_name<I>()>()>::type{}));
 };
 
 template <class... Layers, FixedString Base, FixedString Indices>

@@ -44,11 +44,11 @@ struct NodeTraits {
   Kind kind = Kind::layer;
   Redistribution before = Redistribution::none;  ///< on the way in
   Redistribution after = Redistribution::none;   ///< on the way out
-  Extent entering{};                               ///< of the value before `before`
-  Extent in{};                                     ///< of the layer's input
-  Extent out{};                                    ///< of the layer's output
-  Extent leaving{};                                ///< of the value behind `after`
-  Extent statistics{};                             ///< kept besides activations
+  Extent entering{};                             ///< of the value before `before`
+  Extent in{};                                   ///< of the layer's input
+  Extent out{};                                  ///< of the layer's output
+  Extent leaving{};                              ///< of the value behind `after`
+  Extent statistics{};                           ///< kept besides activations
   bool takes_tokens = false;
   bool saves_input = false;
   bool saves_output = false;
@@ -69,29 +69,29 @@ inline constexpr int no_gradient = -2;
 
 /// Where the values of one node lie.
 struct NodePlan {
-  Place entering;    ///< the node's input before redistribution
-  Place in;          ///< the layer's input
-  Place out;         ///< the layer's output
-  Place leaving;     ///< the node's output
-  Place branch;      ///< join: the residual value
-  Extent statistics{}; ///< offset in the saved region
-  int gradient_leaving = no_gradient;  ///< of the node's output
-  int gradient_out = no_gradient;      ///< of the layer's output
-  int gradient_in = no_gradient;       ///< of the layer's input
-  int gradient_entering = no_gradient; ///< of the node's input
-  int gradient_branch = no_gradient;   ///< fork: the gradient that came past the branch
+  Place entering;                       ///< the node's input before redistribution
+  Place in;                             ///< the layer's input
+  Place out;                            ///< the layer's output
+  Place leaving;                        ///< the node's output
+  Place branch;                         ///< join: the residual value
+  Extent statistics{};                  ///< offset in the saved region
+  int gradient_leaving = no_gradient;   ///< of the node's output
+  int gradient_out = no_gradient;       ///< of the layer's output
+  int gradient_in = no_gradient;        ///< of the layer's input
+  int gradient_entering = no_gradient;  ///< of the node's input
+  int gradient_branch = no_gradient;    ///< fork: the gradient that came past the branch
 };
 
 /// The plan of a unit of `Count` nodes.
 template <int Count>
 struct BufferPlan {
   std::array<NodePlan, Count> nodes{};
-  Extent saved;               ///< region kept per unit and micro-batch in flight
-  Extent transient;           ///< region shared by all units in the forward pass
-  int gradient_slots = 0;     ///< slots of the pool in use at once
-  Extent gradient_slot;       ///< size of the largest
-  Extent exchange;            ///< room to gather features in
-  Place output;               ///< the unit's output, always saved
+  Extent saved;                               ///< region kept per unit and micro-batch in flight
+  Extent transient;                           ///< region shared by all units in the forward pass
+  int gradient_slots = 0;                     ///< slots of the pool in use at once
+  Extent gradient_slot;                       ///< size of the largest
+  Extent exchange;                            ///< room to gather features in
+  Place output;                               ///< the unit's output, always saved
   int outgoing_gradient = incoming_gradient;  ///< slot of the gradient of the unit's input
   bool output_is_read_again = false;          ///< the backward pass reads the unit's own output
 };

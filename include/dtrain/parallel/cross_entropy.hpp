@@ -39,9 +39,9 @@ struct CrossEntropy {
   struct Rows {
     const MicroBatch<Device>& batch;
     Communicator& communicator;
-    Matrix<T> logits;                          ///< [local rows, local columns]
-    std::span<const std::int32_t> targets;     ///< of the whole micro-batch
-    std::byte* memory;                         ///< for the statistics
+    Matrix<T> logits;                       ///< [local rows, local columns]
+    std::span<const std::int32_t> targets;  ///< of the whole micro-batch
+    std::byte* memory;                      ///< for the statistics
 
     /// The loss summed over this rank's rows. Of ranks that hold the same rows, only the first gives more than 0.
     [[nodiscard]] LossSum forward() const {
@@ -49,10 +49,8 @@ struct CrossEntropy {
       if constexpr (splits_columns) communicator.all_reduce(maximum(), comm::Reduction::maximum).wait();
       ops::cross_entropy_row_sum(*batch.device, Matrix<const T>(logits), vocabulary(), classes, own_targets(),
                                  maximum(), sum_exp(), target_logit());
-      if constexpr (splits_columns)
-        communicator.all_reduce(std::span(sum_exp().data(), 2 * sum_exp().size())).wait();
-      const LossSum sum =
-          ops::cross_entropy_loss(maximum(), sum_exp(), target_logit(), own_targets(), ignored_target);
+      if constexpr (splits_columns) communicator.all_reduce(std::span(sum_exp().data(), 2 * sum_exp().size())).wait();
+      const LossSum sum = ops::cross_entropy_loss(maximum(), sum_exp(), target_logit(), own_targets(), ignored_target);
       return splits_rows || batch.tensor_rank == 0 ? sum : LossSum{};
     }
 
@@ -65,11 +63,13 @@ struct CrossEntropy {
    private:
     using A = Accumulator<T>;
     [[nodiscard]] Range vocabulary() const {
-      return splits_columns ? features.parts[0].unit_range(degree, batch.tensor_rank) : features.parts[0].unit_range(1, 0);
+      return splits_columns ? features.parts[0].unit_range(degree, batch.tensor_rank)
+                            : features.parts[0].unit_range(1, 0);
     }
     [[nodiscard]] std::span<const std::int32_t> own_targets() const {
       if constexpr (splits_rows)
-        return targets.subspan(static_cast<std::size_t>(batch.shard.begin), static_cast<std::size_t>(batch.shard.size()));
+        return targets.subspan(static_cast<std::size_t>(batch.shard.begin),
+                               static_cast<std::size_t>(batch.shard.size()));
       return targets;
     }
     [[nodiscard]] std::span<A> statistic(std::size_t which) const {

@@ -52,7 +52,8 @@ struct Exchange {
   // Rows of each rank's sequence shard, in elements; the first ranks hold one row more where they do not divide.
   [[nodiscard]] std::array<Index, Degree> shard_counts(Index width) const {
     std::array<Index, Degree> counts{};
-    for (int r = 0; r < Degree; ++r) counts[static_cast<std::size_t>(r)] = even_share(batch.rows, Degree, r).size() * width;
+    for (int r = 0; r < Degree; ++r)
+      counts[static_cast<std::size_t>(r)] = even_share(batch.rows, Degree, r).size() * width;
     return counts;
   }
   template <class Communicator>
@@ -70,7 +71,8 @@ struct Exchange {
   void gather_columns(Communicator& communicator, Matrix<T> from, Matrix<T> to) const {
     T* const gathered = reinterpret_cast<T*>(room);
     communicator
-        .all_gather(std::span<const T>(from.flat()), std::span<T>(gathered, static_cast<std::size_t>(from.size() * Degree)))
+        .all_gather(std::span<const T>(from.flat()),
+                    std::span<T>(gathered, static_cast<std::size_t>(from.size() * Degree)))
         .wait();
     for (Index r = 0; r < Degree; ++r)
       ops::copy_matrix(*batch.device, Matrix<const T>(gathered + r * from.size(), from.rows(), from.columns()),

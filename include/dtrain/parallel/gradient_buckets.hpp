@@ -1,4 +1,4 @@
-// Reduces gradients over the data axis in buckets, while the backward pass goes on.
+// Reduces gradients over an axis that splits the batch in buckets, while the backward pass goes on.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,9 @@ namespace dtrain::parallel {
 /// Contiguous pieces of a gradient region in the order in which the backward pass completes them, gathered into
 /// buckets. Which pieces a bucket holds, and the order in which buckets are reduced, follow from the sizes alone:
 /// never from which gradient was ready first, so that all ranks reduce the same bytes in the same order.
-template <class Communicator>
+///
+/// `P` is the policy of the axis: its `reduce` begins the reduction of a bucket.
+template <class P, class Communicator>
 class GradientBuckets {
  public:
   /// `pieces` must follow each other downwards: each ends where the one before it begins. A bucket closes when it
@@ -56,8 +58,8 @@ class GradientBuckets {
     ++bucket.ready;
     for (; next_ < buckets_.size() && buckets_[next_].ready == buckets_[next_].pieces; ++next_) {
       const Range range = buckets_[next_].range;
-      handles_.push_back(communicator.all_reduce(
-          region.subspan(static_cast<std::size_t>(range.begin), static_cast<std::size_t>(range.size()))));
+      handles_.push_back(P::reduce(
+          communicator, region.subspan(static_cast<std::size_t>(range.begin), static_cast<std::size_t>(range.size()))));
     }
   }
   /// Waits for every bucket. Throws Error if a piece was never completed.

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <map>
 #include <span>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -17,44 +18,62 @@
 
 namespace dtrain::parallel {
 
-/// Owns the order of reductions: within a unit over the tensor axis, then its bucket over the data axis, and at the
-/// end the copies of tied parameters over the stages that hold them.
+namespace detail {
+template <class List>
+struct FirstPolicy {
+  using type = DataParallel<1>;
+};
+template <class First, class... Rest>
+struct FirstPolicy<PolicyList<First, Rest...>> {
+  using type = First;
+};
+}  // namespace detail
+
+/// Owns the order of reductions: within a unit over the tensor axis, then its bucket over the first axis that splits
+/// the batch, and at the end over the other such axes and over the stages that hold copies of tied parameters.
 template <class Lowered, class S, Scalar T, class Device, class C>
 class GradientReduction {
   using StageType = Stage<Lowered, T, Device, S::Pipeline::degree == 1>;
   using Axes = AxisCommunicators<S, C>;
-  using DataCommunicator = AxisCommunicator<S, axes::Data, C>;
-  static constexpr bool has_data_axis = S::Data::degree != 1;
+  static constexpr bool splits_batch = S::Batch::size > 0;
+  using FirstPolicy = typename detail::FirstPolicy<typename S::Batch>::type;
+  static_assert(!splits_batch || ReducesGradients<FirstPolicy, C>,
+                "dtrain: the policy of an axis that splits the batch lacks reduce(communicator, gradients) or "
+                "bucket_bytes");
 
  public:
-  /// Collective over the world. Throws CommunicationError when ranks of a data group hold different parameters.
+  /// Collective over the world. Throws CommunicationError when ranks along an axis that splits the batch hold different
+  /// parameters.
   GradientReduction(StageType& stage, Axes& axes)
       : stage_(stage),
         axes_(axes),
-        buckets_(pieces(stage.plan()), S::Data::bucket_bytes / static_cast<Index>(sizeof(T))) {
+        buckets_(pieces(stage.plan()), FirstPolicy::bucket_bytes / static_cast<Index>(sizeof(T))) {
     verify_parameters();
     join_ties();
     join_copies();
   }
 
   void restart() {
-    if constexpr (has_data_axis) buckets_.restart();
+    if constexpr (splits_batch) buckets_.restart();
   }
 
   /// All gradients of a unit have been added on this rank.
   void complete(Index unit) {
     sum_over_tensor(unit);
-    if constexpr (has_data_axis)
+    if constexpr (splits_batch)
       buckets_.complete(static_cast<std::size_t>(stage_.plan().units().end - 1 - unit), stage_.gradients(),
-                        axes_.data());
+                        axes_.template on<typename FirstPolicy::Axis>());
   }
 
   /// Every unit is complete.
   void finish() {
     const auto copies = region({stage_.plan().owned_parameters(), stage_.plan().parameter_size()});
-    if constexpr (has_data_axis) {
+    if constexpr (splits_batch) {
       buckets_.finish();
-      if (!copies.empty()) axes_.data().all_reduce(copies).wait();
+      axes_.for_batch_axes([&]<class P>(auto& communicator) {
+        const auto rest = std::is_same_v<P, FirstPolicy> ? copies : stage_.gradients();
+        if (!rest.empty()) P::reduce(communicator, rest).wait();
+      });
     }
     for (TieGroup& tie : ties_) tie.communicator.all_reduce(region(tie.range)).wait();
   }
@@ -106,9 +125,9 @@ class GradientReduction {
       return ops::sum_of_squares(stage_.device(), rows_of(parameter.offset + segment.rows.begin * parameter.columns,
                                                           segment.rows.size() * parameter.columns));
     for (Index r = segment.rows.begin; r < segment.rows.end; ++r)
-      squares += ops::sum_of_squares(stage_.device(),
-                                     rows_of(parameter.offset + r * parameter.columns + segment.columns.begin,
-                                             segment.columns.size()));
+      squares += ops::sum_of_squares(
+          stage_.device(),
+          rows_of(parameter.offset + r * parameter.columns + segment.columns.begin, segment.columns.size()));
     return squares;
   }
 
@@ -134,11 +153,11 @@ class GradientReduction {
   }
 
   void verify_parameters() {
-    if constexpr (has_data_axis) {
+    if constexpr (splits_batch) {
       std::vector<comm::NamedShape> held;
       for (const LocalParameter& parameter : stage_.map())
         held.push_back({parameter.name, concatenate("[", parameter.rows, ", ", parameter.columns, "]")});
-      comm::verify_agreement(axes_.data(), held);
+      axes_.for_batch_axes([&]<class P>(auto& communicator) { comm::verify_agreement(communicator, held); });
     }
   }
 
@@ -154,9 +173,8 @@ class GradientReduction {
         auto group = axes_.world().split(member ? mesh.template group<axes::Pipeline>() : -1,
                                          mesh.template along<axes::Pipeline>().rank, "tied parameters");
         if (!group) continue;
-        const Index offset = plan.holds_element(tie.owner)
-                                 ? plan.placement(unit_of(tie.owner)).parameters + tie.offset
-                                 : plan.tied_offset(tie);
+        const Index offset = plan.holds_element(tie.owner) ? plan.placement(unit_of(tie.owner)).parameters + tie.offset
+                                                           : plan.tied_offset(tie);
         ties_.push_back({*group, {offset, offset + tie.size}});
       }
     }
@@ -180,7 +198,7 @@ class GradientReduction {
 
   StageType& stage_;
   Axes& axes_;
-  GradientBuckets<DataCommunicator> buckets_;
+  GradientBuckets<FirstPolicy, PolicyCommunicator<FirstPolicy, C>> buckets_;
   std::vector<TieGroup> ties_{};
   std::vector<CopyGroup> copies_{};
 };

@@ -3,8 +3,8 @@
 
 #include <algorithm>
 #include <array>
-#include <optional>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -25,8 +25,11 @@ struct Coordinate {
 
 namespace detail {
 
+// The numbers of a list of policies.
+template <class List>
+struct PolicyTable;
 template <class... Policies>
-struct PolicyList {
+struct PolicyTable<PolicyList<Policies...>> {
   static constexpr int size = sizeof...(Policies);
   template <class Axis>
   static constexpr int index_of = [] {
@@ -37,13 +40,8 @@ struct PolicyList {
   }();
   static constexpr std::array<int, sizeof...(Policies)> degrees{Policies::degree...};
   static constexpr std::array<int, sizeof...(Policies)> orders{Policies::Axis::order...};
-};
-
-template <class S>
-struct PoliciesOf;
-template <class... Policies>
-struct PoliciesOf<Strategy<Policies...>> {
-  using type = PolicyList<Policies...>;
+  static constexpr std::array<bool, sizeof...(Policies)> splits_batch{Policies::Axis::splits_batch...};
+  static constexpr std::array<std::string_view, sizeof...(Policies)> names{Policies::Axis::name...};
 };
 
 }  // namespace detail
@@ -51,7 +49,7 @@ struct PoliciesOf<Strategy<Policies...>> {
 /// The ranks of a strategy as a grid. Any list of axes: none of them is treated apart.
 template <class S>
 class Mesh {
-  using Policies = typename detail::PoliciesOf<S>::type;
+  using Policies = detail::PolicyTable<typename S::All>;
 
  public:
   /// The degree of every policy, with `dynamic` replaced by what `world_size` leaves.
@@ -68,6 +66,10 @@ class Mesh {
       const auto at = static_cast<std::size_t>(i);
       const int degree = Policies::degrees[at] == dynamic ? world_size / S::static_ranks : Policies::degrees[at];
       coordinates_[at] = {rest % degree, degree};
+      if (Policies::splits_batch[at]) {
+        batch_.rank += coordinates_[at].rank * batch_.size;
+        batch_.size *= degree;
+      }
       strides_[at] = stride_product(sorted, i);
       rest /= degree;
     }
@@ -84,6 +86,8 @@ class Mesh {
       return coordinates_[static_cast<std::size_t>(Policies::template index_of<Axis>)];
     return {};
   }
+  /// Which share of the batch this rank takes, over all axes that split it.
+  [[nodiscard]] Coordinate batch_share() const { return batch_; }
   /// The world rank of the peer that differs from this rank in its place on one axis only.
   template <class Axis>
   [[nodiscard]] int peer(int place) const {
@@ -101,19 +105,19 @@ class Mesh {
   /// "data 1 of 2, tensor 0 of 2".
   [[nodiscard]] std::string describe() const {
     std::string text;
-    describe_axis<axes::Pipeline>(text);
-    describe_axis<axes::Data>(text);
-    describe_axis<axes::Tensor>(text);
+    for (std::size_t i = 0; i < coordinates_.size(); ++i)
+      if (coordinates_[i].size > 1)
+        text += concatenate(text.empty() ? "" : ", ", Policies::names[i], " ", coordinates_[i].rank, " of ",
+                            coordinates_[i].size);
     return text.empty() ? "the only rank" : text;
   }
 
   /// Refuses a world that the strategy's degrees do not fill.
   static void check_world(int world_size) {
     if (S::has_dynamic ? world_size < 1 || world_size % S::static_ranks != 0 : world_size != S::static_ranks)
-      throw ConfigurationError(concatenate("dtrain: strategy ", S::describe(), " needs ",
-                                           S::has_dynamic ? "a multiple of " : "", S::static_ranks,
-                                           " ranks, but there are ", world_size,
-                                           ". Start that many, or choose another strategy."));
+      throw ConfigurationError(concatenate(
+          "dtrain: strategy ", S::describe(), " needs ", S::has_dynamic ? "a multiple of " : "", S::static_ranks,
+          " ranks, but there are ", world_size, ". Start that many, or choose another strategy."));
   }
 
  private:
@@ -125,45 +129,57 @@ class Mesh {
     }
     return stride;
   }
-  template <class Axis>
-  void describe_axis(std::string& text) const {
-    const Coordinate place = along<Axis>();
-    if (place.size > 1)
-      text += concatenate(text.empty() ? "" : ", ", std::string_view(Axis::name), " ", place.rank, " of ", place.size);
-  }
 
   int world_rank_;
   int ranks_;
+  Coordinate batch_{};
   std::array<Coordinate, Policies::size> coordinates_{};
   std::array<int, Policies::size> strides_{};
 };
 
-/// The communicator along an axis: of a degree of one, which the compiler knows, nothing is left but `Self`.
-template <class S, class Axis, class C>
-using AxisCommunicator = std::conditional_t<S::template On<Axis>::degree == 1, comm::Self, C>;
+/// The communicator along a policy's axis: of a degree of one, which the compiler knows, nothing is left but `Self`.
+template <class P, class C>
+using PolicyCommunicator = std::conditional_t<P::degree == 1, comm::Self, C>;
 
-/// One rank's communicators: the world's, and one along each axis.
-template <class S, class C>
-class AxisCommunicators {
+/// One rank's communicators: the world's, and one along each axis of the strategy.
+template <class S, class C, class All = typename S::All>
+class AxisCommunicators;
+
+template <class S, class C, class... Policies>
+class AxisCommunicators<S, C, PolicyList<Policies...>> {
  public:
   /// Collective over the world: every rank builds its own at the same time.
   explicit AxisCommunicators(C& world)
-      : mesh_(world.size(), world.rank()),
-        world_(world),
-        tensor_(along<axes::Tensor>()),
-        data_(along<axes::Data>()),
-        pipeline_(along<axes::Pipeline>()) {}
+      : mesh_(world.size(), world.rank()), world_(world), along_{split<Policies>()...} {}
 
   [[nodiscard]] const Mesh<S>& mesh() const { return mesh_; }
   [[nodiscard]] C& world() { return world_; }
-  [[nodiscard]] auto& tensor() { return tensor_; }
-  [[nodiscard]] auto& data() { return data_; }
-  [[nodiscard]] auto& pipeline() { return pipeline_; }
+
+  /// The communicator along an axis; one that the strategy does not name has this rank alone.
+  template <class Axis>
+  [[nodiscard]] auto& on() {
+    constexpr int index = detail::PolicyTable<PolicyList<Policies...>>::template index_of<Axis>;
+    if constexpr (index >= 0)
+      return std::get<static_cast<std::size_t>(index)>(along_);
+    else
+      return self_;
+  }
+  [[nodiscard]] auto& tensor() { return on<axes::Tensor>(); }
+  [[nodiscard]] auto& pipeline() { return on<axes::Pipeline>(); }
+
+  /// Calls `visit.operator()<Policy>(communicator)` for every policy that splits the batch.
+  template <class Visit>
+  void for_batch_axes(Visit&& visit) {
+    [&]<class... Batch>(PolicyList<Batch...>) {
+      (visit.template operator()<Batch>(on<typename Batch::Axis>()), ...);
+    }(typename S::Batch{});
+  }
 
  private:
-  template <class Axis>
-  AxisCommunicator<S, Axis, C> along() {
-    if constexpr (S::template On<Axis>::degree == 1)
+  template <class P>
+  PolicyCommunicator<P, C> split() {
+    using Axis = typename P::Axis;
+    if constexpr (P::degree == 1)
       return {};
     else
       return *world_.split(mesh_.template group<Axis>(), mesh_.template along<Axis>().rank, Axis::name);
@@ -171,9 +187,8 @@ class AxisCommunicators {
 
   Mesh<S> mesh_;
   C& world_;
-  AxisCommunicator<S, axes::Tensor, C> tensor_;
-  AxisCommunicator<S, axes::Data, C> data_;
-  AxisCommunicator<S, axes::Pipeline, C> pipeline_;
+  std::tuple<PolicyCommunicator<Policies, C>...> along_;
+  comm::Self self_{};
 };
 
 }  // namespace dtrain::parallel

@@ -86,8 +86,8 @@ inline std::vector<Segment> segments_of(const nn::Parameter& parameter, int degr
 }  // namespace detail
 
 /// Describes the shard of `parameter` that tensor rank `rank` of `degree` holds at `offset`.
-inline LocalParameter locate_parameter(const nn::Parameter& parameter, std::string name, Index unit, Index offset, int degree,
-                                       int rank) {
+inline LocalParameter locate_parameter(const nn::Parameter& parameter, std::string name, Index unit, Index offset,
+                                       int degree, int rank) {
   return {.name = std::move(name),
           .whole_rows = parameter.rows.whole(),
           .whole_columns = parameter.columns.whole(),
@@ -118,7 +118,8 @@ void initialize(const LocalParameter& parameter, std::uint64_t seed, std::span<T
   const RandomStream stream(seed, hash_name(parameter.name));
   for (Index i = parameter.offset; i < parameter.range().end; ++i) region[static_cast<std::size_t>(i)] = T(0.0f);
   for_each_element(parameter, [&](Index local, Index whole) {
-    region[static_cast<std::size_t>(local)] = static_cast<T>(static_cast<Accumulator<T>>(parameter.initializer(stream, whole)));
+    region[static_cast<std::size_t>(local)] =
+        static_cast<T>(static_cast<Accumulator<T>>(parameter.initializer(stream, whole)));
   });
 }
 

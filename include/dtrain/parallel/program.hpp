@@ -49,7 +49,7 @@ class Program {
 
   /// Refuses a batch that cannot be dealt out, before anything is allocated.
   void check(const BatchShape& shape) const {
-    const int data = axes_.mesh().template along<axes::Data>().size;
+    const int data = axes_.mesh().batch_share().size;
     if (shape.samples < 1 || shape.micro_batches < 1 || shape.context < 1)
       throw ConfigurationError(concatenate("dtrain: a batch of ", shape.samples, " samples of ", shape.context,
                                            " tokens in ", shape.micro_batches,
@@ -94,7 +94,7 @@ class Program {
   /// per class.
   template <class Feed>
   void logits(Index context, Index row, Feed&& feed, std::span<T> result) {
-    const int data = axes_.mesh().template along<axes::Data>().size;
+    const int data = axes_.mesh().batch_share().size;
     const BatchShape shape{.samples = data, .context = context, .micro_batches = 1};
     prepare(shape, false);
     load(shape, [&](Range samples, auto inputs, std::span<std::int32_t> targets) {
@@ -126,7 +126,7 @@ class Program {
       evaluation_micro_batches_ = shape.micro_batches;
     }
     const schedule::Table& table = table_of(training ? training_ : evaluation_);
-    local_samples_ = shape.samples / axes_.mesh().template along<axes::Data>().size;
+    local_samples_ = shape.samples / axes_.mesh().batch_share().size;
     stage_.reserve(local_samples_ / shape.micro_batches * shape.context, shape.context, table.slots,
                    local_samples_ * shape.context);
   }
@@ -138,7 +138,7 @@ class Program {
 
   template <class Feed>
   void load(const BatchShape& shape, Feed&& feed) {
-    const Index first = axes_.mesh().template along<axes::Data>().rank * local_samples_;
+    const Index first = axes_.mesh().batch_share().rank * local_samples_;
     const Range samples{first, first + local_samples_};
     const auto rows = static_cast<std::size_t>(local_samples_ * shape.context);
     const auto targets = stage_.last() ? stage_.targets().first(rows) : std::span<std::int32_t>{};
@@ -167,7 +167,7 @@ class Program {
     std::array<std::int64_t, 1> count{0};
     if (!stage_.last()) return 0;
     for (const std::int32_t target : local_targets_) count[0] += target != ignored_target ? 1 : 0;
-    axes_.data().all_reduce(std::span(count)).wait();
+    axes_.for_batch_axes([&]<class P>(auto& communicator) { communicator.all_reduce(std::span(count)).wait(); });
     return count[0];
   }
 
@@ -179,7 +179,8 @@ class Program {
     for (std::size_t at = 0; at < actions.size(); at = schedule::group_end(actions, at)) {
       const schedule::Action& action = actions[at];
       if (!schedule::is_compute(action.kind)) {
-        if constexpr (stages > 1) exchange(shape, std::span(actions).subspan(at, schedule::group_end(actions, at) - at));
+        if constexpr (stages > 1)
+          exchange(shape, std::span(actions).subspan(at, schedule::group_end(actions, at) - at));
       } else if (action.kind == schedule::ActionKind::forward) {
         forward(shape, action, step, training);
       } else {
@@ -194,7 +195,7 @@ class Program {
   [[nodiscard]] MicroBatch<Device> batch_of(const BatchShape& shape, int micro_batch, bool training,
                                             std::uint64_t step) {
     const Index rows = rows_of(shape);
-    const Index first = axes_.mesh().template along<axes::Data>().rank * local_samples_ * shape.context;
+    const Index first = axes_.mesh().batch_share().rank * local_samples_ * shape.context;
     return stage_.micro_batch(micro_batch * rows, first + micro_batch * rows, rows, training, step);
   }
 
@@ -251,7 +252,7 @@ class Program {
 
   // Only ranks of the last stage know a loss; all ranks learn the sum over the data axis and the tensor axis.
   [[nodiscard]] BatchResult share_result(Index tokens) {
-    const bool counts = stage_.last() && stage_.tensor_rank() == 0 && axes_.data().rank() == 0;
+    const bool counts = stage_.last() && stage_.tensor_rank() == 0 && axes_.mesh().batch_share().rank == 0;
     std::array<double, 2> numbers{loss_.sum, counts ? static_cast<double>(tokens) : 0.0};
     if constexpr (S::static_ranks > 1 || S::has_dynamic) axes_.world().all_reduce(std::span(numbers)).wait();
     return {numbers[0], static_cast<Index>(std::llround(numbers[1]))};
@@ -272,8 +273,7 @@ class Program {
       } else if constexpr (Loss::splits_rows) {
         // The rank that holds the row gives it, the others add zeros.
         for (auto& value : result) value = T(0.0f);
-        if (batch.shard.contains(row))
-          std::copy_n(logits.row(row - batch.shard.begin), result.size(), result.begin());
+        if (batch.shard.contains(row)) std::copy_n(logits.row(row - batch.shard.begin), result.size(), result.begin());
         axes_.tensor().all_reduce(result).wait();
       } else {
         std::copy_n(logits.row(row), result.size(), result.begin());

@@ -22,13 +22,13 @@ struct Rows {
 template <class Device>
 struct MicroBatch {
   Device* device = nullptr;
-  std::span<const std::int32_t> tokens{}; ///< [rows], on the stage that embeds them
-  Index first_row = 0;                    ///< of this micro-batch in the global batch
-  Index rows = 0;                         ///< of the whole micro-batch
-  Range shard{};                          ///< the rows this rank holds of a sequence-parallel stream
-  Index context = 1;                      ///< rows per sample
-  Index row_capacity = 0;                 ///< rows the buffers are planned for
-  Index shard_capacity = 0;               ///< the same for the sequence shard
+  std::span<const std::int32_t> tokens{};  ///< [rows], on the stage that embeds them
+  Index first_row = 0;                     ///< of this micro-batch in the global batch
+  Index rows = 0;                          ///< of the whole micro-batch
+  Range shard{};                           ///< the rows this rank holds of a sequence-parallel stream
+  Index context = 1;                       ///< rows per sample
+  Index row_capacity = 0;                  ///< rows the buffers are planned for
+  Index shard_capacity = 0;                ///< the same for the sequence shard
   int tensor_rank = 0;
   bool training = true;
   std::uint64_t seed = 0;
@@ -43,13 +43,13 @@ struct UnitMemory {
   const T* tied_parameter = nullptr;
   T* tied_gradient = nullptr;
   const Accumulator<T>* constants = nullptr;
-  const T* input = nullptr;           ///< the unit's input
-  std::byte* saved = nullptr;         ///< kept from forward to backward
-  std::byte* transient = nullptr;     ///< shared by all units in the forward pass
-  std::byte* exchange = nullptr;      ///< room to gather features in
+  const T* input = nullptr;        ///< the unit's input
+  std::byte* saved = nullptr;      ///< kept from forward to backward
+  std::byte* transient = nullptr;  ///< shared by all units in the forward pass
+  std::byte* exchange = nullptr;   ///< room to gather features in
   T* incoming_gradient = nullptr;
   std::byte* const* gradient_pool = nullptr;
-  std::uint64_t name_hash = 0;        ///< of the unit's name with its index, as far as the node's path
+  std::uint64_t name_hash = 0;  ///< of the unit's name with its index, as far as the node's path
 };
 
 /// The site of node `I` of a unit; see `nn::Layer` for what layers may ask of it.

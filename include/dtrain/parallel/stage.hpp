@@ -150,7 +150,8 @@ class Stage {
     for_units<true>([&]<int E>(std::integral_constant<int, E>, Index unit) {
       using U = typename Lowered::template UnitOf<E>;
       UnitMemory<T> memory = memory_of(unit, slot, batch);
-      memory.input = unit == plan_.units().begin ? stage_input(batch, slot, local_row) : output_of(unit - 1, slot, batch);
+      memory.input =
+          unit == plan_.units().begin ? stage_input(batch, slot, local_row) : output_of(unit - 1, slot, batch);
       memory.incoming_gradient = incoming;
       U::backward(batch, memory, communicator);
       gradient = U::input_gradient(batch, memory);
@@ -168,7 +169,8 @@ class Stage {
 
   /// The loss of a micro-batch whose logits are there.
   template <class TensorCommunicator>
-  [[nodiscard]] auto loss(const MicroBatch<Device>& batch, int slot, Index local_row, TensorCommunicator& communicator) {
+  [[nodiscard]] auto loss(const MicroBatch<Device>& batch, int slot, Index local_row,
+                          TensorCommunicator& communicator) {
     return typename Loss::template Rows<Device, TensorCommunicator>{
         batch, communicator, output(batch, slot),
         targets().subspan(static_cast<std::size_t>(local_row), static_cast<std::size_t>(batch.rows)),
@@ -215,7 +217,8 @@ class Stage {
   [[nodiscard]] std::byte* slot_memory(int slot, const MicroBatch<Device>& batch) {
     return activations_.data() + slot * plan_.slot().bytes(batch.row_capacity, batch.shard_capacity);
   }
-  [[nodiscard]] Matrix<T> boundary(Extent offset, Index unit, bool entering, const MicroBatch<Device>& batch, int slot) {
+  [[nodiscard]] Matrix<T> boundary(Extent offset, Index unit, bool entering, const MicroBatch<Device>& batch,
+                                   int slot) {
     const ElementTable& element = Lowered::table[static_cast<std::size_t>(Lowered::element_of(static_cast<int>(unit)))];
     const Layout layout = entering ? element.entering : element.leaving;
     return {reinterpret_cast<T*>(slot_memory(slot, batch) + offset.bytes(batch.row_capacity, batch.shard_capacity)),
@@ -274,9 +277,9 @@ class Stage {
     constants_ = device_.allocate(constants_size_ * static_cast<Index>(sizeof(Accumulator<T>)), Contents::zero);
     for_elements([&]<int E>(std::integral_constant<int, E>) {
       using U = typename Lowered::template UnitOf<E>;
-      U::fill_constants(context, constants_.template elements<Accumulator<T>>(
-                                     constants_offset_[E] * static_cast<Index>(sizeof(Accumulator<T>)),
-                                     U::constants_size(context)));
+      U::fill_constants(
+          context, constants_.template elements<Accumulator<T>>(
+                       constants_offset_[E] * static_cast<Index>(sizeof(Accumulator<T>)), U::constants_size(context)));
     });
     context_ = context;
   }
@@ -292,9 +295,9 @@ class Stage {
       using U = typename Lowered::template UnitOf<E>;
       for (const UnitParameter& described : U::parameters) {
         if (described.tied()) continue;
-        map_.push_back(locate_parameter(described.parameter, name_of<U>(described, static_cast<int>(unit)),
-                                        unit, plan_.placement(unit).parameters + described.offset,
-                                        Lowered::tensor.degree, tensor_rank_));
+        map_.push_back(locate_parameter(described.parameter, name_of<U>(described, static_cast<int>(unit)), unit,
+                                        plan_.placement(unit).parameters + described.offset, Lowered::tensor.degree,
+                                        tensor_rank_));
       }
     });
     for_elements([&]<int E>(std::integral_constant<int, E>) {
@@ -308,9 +311,9 @@ class Stage {
     using U = typename Lowered::template UnitOf<Owner>;
     for (const UnitParameter& described : U::parameters) {
       if (described.tied() || described.offset != tie.offset) continue;
-      LocalParameter copy = locate_parameter(described.parameter, name_of<U>(described, Lowered::table[Owner].first_unit),
-                                             Lowered::table[Owner].first_unit, plan_.tied_offset(tie),
-                                             Lowered::tensor.degree, tensor_rank_);
+      LocalParameter copy = locate_parameter(
+          described.parameter, name_of<U>(described, Lowered::table[Owner].first_unit),
+          Lowered::table[Owner].first_unit, plan_.tied_offset(tie), Lowered::tensor.degree, tensor_rank_);
       copy.tied_copy = true;
       for (Segment& segment : copy.segments) segment.counted = false;
       map_.push_back(std::move(copy));

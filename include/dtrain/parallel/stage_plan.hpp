@@ -29,7 +29,7 @@ struct MemoryPlan {
   Index activations = 0;  ///< of all micro-batches in flight, with the messages between stages
   Index transient = 0;    ///< shared by all layers: values of the forward pass, gradients of activations
   Index constants = 0;
-  Index tokens = 0;       ///< inputs and targets of the local batch
+  Index tokens = 0;  ///< inputs and targets of the local batch
 
   [[nodiscard]] constexpr Index total() const {
     return parameters + gradients + activations + transient + constants + tokens;
@@ -39,9 +39,9 @@ struct MemoryPlan {
 
 /// Where one unit of a stage lies.
 struct UnitPlacement {
-  Index parameters = 0;     ///< in the stage's parameter region, in elements
-  Index constants = 0;      ///< in the region of constants, in elements
-  Extent saved;             ///< in a slot of activations
+  Index parameters = 0;  ///< in the stage's parameter region, in elements
+  Index constants = 0;   ///< in the region of constants, in elements
+  Extent saved;          ///< in a slot of activations
 };
 
 /// A stage holds the units [units.begin, units.end) of the model.

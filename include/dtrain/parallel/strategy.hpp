@@ -1,6 +1,8 @@
 // A strategy: one policy per axis of the mesh, as a type.
 #pragma once
 
+#include <concepts>
+#include <span>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -17,18 +19,22 @@ namespace dtrain::parallel {
 inline constexpr int dynamic = 0;
 
 /// The axes of the mesh. Ranks are numbered along the axis of the lowest `order` first, so that tensor groups share a
-/// node. A new axis is a new tag with an order of its own.
+/// node. A new axis is a new tag with an order of its own; along an axis that `splits_batch`, each rank takes its share
+/// of the batch, and the axis's policy reduces the gradients.
 namespace axes {
 struct Tensor {
   static constexpr int order = 0;
+  static constexpr bool splits_batch = false;
   static constexpr std::string_view name = "tensor";
 };
 struct Data {
   static constexpr int order = 200;
+  static constexpr bool splits_batch = true;
   static constexpr std::string_view name = "data";
 };
 struct Pipeline {
   static constexpr int order = 300;
+  static constexpr bool splits_batch = false;
   static constexpr std::string_view name = "pipeline";
 };
 }  // namespace axes
@@ -39,7 +45,18 @@ concept Policy = requires {
   typename P::Axis;
   { P::degree } -> std::convertible_to<int>;
   { P::Axis::order } -> std::convertible_to<int>;
+  { P::Axis::splits_batch } -> std::convertible_to<bool>;
+  { P::Axis::name } -> std::convertible_to<std::string_view>;
   { P::describe() } -> std::convertible_to<std::string>;
+};
+
+/// A policy of an axis that splits the batch also says how gradients, each a sum over its rank's share, become the sum
+/// over all shares: `reduce(communicator, gradients)` begins it and returns the communicator's handle. It is called for
+/// buckets of about `bucket_bytes` while the backward pass goes on.
+template <class P, class C>
+concept ReducesGradients = Policy<P> && requires(C& communicator, std::span<float> gradients) {
+  { P::reduce(communicator, gradients) } -> std::same_as<typename C::Handle>;
+  { P::bucket_bytes } -> std::convertible_to<long long>;
 };
 
 /// A degree is a number of ranks, or `dynamic` where the policy allows it.
@@ -67,6 +84,10 @@ struct DataParallel {
     ((bytes = Options::bytes), ...);
     return bytes;
   }();
+  template <class C, class T>
+  static typename C::Handle reduce(C& communicator, std::span<T> gradients) {
+    return communicator.all_reduce(gradients);
+  }
   static std::string describe() {
     return Degree == dynamic ? "DataParallel<dynamic>" : concatenate("DataParallel<", Degree, ">");
   }
@@ -85,7 +106,7 @@ struct TensorParallel {
   using Axis = axes::Tensor;
   static constexpr int degree = Degree;
   static constexpr bool sequence_parallel = sizeof...(Options) > 0;
-  static constexpr nn::TensorAxis axis{Degree, sequence_parallel && Degree > 1};
+  static constexpr nn::TensorAxis axis{Degree, sequence_parallel&& Degree > 1};
   static std::string describe() {
     return concatenate("TensorParallel<", Degree, sequence_parallel ? ", SequenceParallel>" : ">");
   }
@@ -135,9 +156,29 @@ struct DefaultPolicy<axes::Pipeline> {
 template <class Axis, class... Policies>
 struct FindPolicy : DefaultPolicy<Axis> {};
 template <class Axis, class First, class... Rest>
-struct FindPolicy<Axis, First, Rest...>
-    : std::conditional_t<std::is_same_v<typename First::Axis, Axis>, std::type_identity<First>,
-                         FindPolicy<Axis, Rest...>> {};
+struct FindPolicy<Axis, First, Rest...> : std::conditional_t<std::is_same_v<typename First::Axis, Axis>,
+                                                             std::type_identity<First>, FindPolicy<Axis, Rest...>> {};
+
+}  // namespace detail
+
+/// Policies in a list.
+template <class... Policies>
+struct PolicyList {
+  static constexpr int size = sizeof...(Policies);
+};
+
+namespace detail {
+
+template <class... Left, class... Right>
+constexpr PolicyList<Left..., Right...> operator+(PolicyList<Left...>, PolicyList<Right...>) {
+  return {};
+}
+
+/// Those that split the batch over more than one rank.
+template <class... Policies>
+using BatchPolicies = decltype((
+    PolicyList<>{} + ... +
+    std::conditional_t<Policies::Axis::splits_batch && Policies::degree != 1, PolicyList<Policies>, PolicyList<>>{}));
 
 }  // namespace detail
 
@@ -153,6 +194,10 @@ struct Strategy {
   using Tensor = On<axes::Tensor>;
   using Data = On<axes::Data>;
   using Pipeline = On<axes::Pipeline>;
+
+  using All = PolicyList<Policies...>;
+  /// The policies along which the batch is dealt out and gradients are reduced.
+  using Batch = detail::BatchPolicies<Policies...>;
 
   /// The ranks that the static degrees make together.
   static constexpr int static_ranks = (1 * ... * (Policies::degree == dynamic ? 1 : Policies::degree));

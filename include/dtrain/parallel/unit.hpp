@@ -86,8 +86,8 @@ class Unit<nn::NodeList<Nodes...>, Tensor, Entering, EnteringFeatures, T> {
 
   static constexpr BufferPlan<size> plan = [] {
     std::size_t node = 0;
-    return plan_buffers<size>(std::array<NodeTraits, size>{
-        detail::traits_of<typename Nodes::Layer, T>(rules[node++], Tensor)...});
+    return plan_buffers<size>(
+        std::array<NodeTraits, size>{detail::traits_of<typename Nodes::Layer, T>(rules[node++], Tensor)...});
   }();
 
   template <int I>
@@ -188,9 +188,8 @@ class Unit<nn::NodeList<Nodes...>, Tensor, Entering, EnteringFeatures, T> {
   template <class Device>
   static Matrix<T> gradient(int slot, Index width, Layout layout, const MicroBatch<Device>& batch,
                             const UnitMemory<T>& memory) {
-    T* data = slot == incoming_gradient
-                  ? memory.incoming_gradient
-                  : (slot >= 0 ? reinterpret_cast<T*>(memory.gradient_pool[slot]) : nullptr);
+    T* data = slot == incoming_gradient ? memory.incoming_gradient
+                                        : (slot >= 0 ? reinterpret_cast<T*>(memory.gradient_pool[slot]) : nullptr);
     return {data, rows_in(layout, batch), width};
   }
 
@@ -256,8 +255,7 @@ class Unit<nn::NodeList<Nodes...>, Tensor, Entering, EnteringFeatures, T> {
       using L = Layer<I>;
       const Site<Unit, I, T, Device> site(batch, memory);
       const Exchange<Tensor.degree, T, Device> exchange{batch, memory.exchange};
-      const auto leaving_gradient =
-          gradient(place.gradient_leaving, rule.leaving_width, rule.leaving, batch, memory);
+      const auto leaving_gradient = gradient(place.gradient_leaving, rule.leaving_width, rule.leaving, batch, memory);
       if constexpr (rule.rule.out == Layout::partial &&
                     requires { L::backward_after_sum(site, Matrix<const T>(leaving_gradient)); })
         L::backward_after_sum(site, Matrix<const T>(leaving_gradient));
@@ -273,8 +271,7 @@ class Unit<nn::NodeList<Nodes...>, Tensor, Entering, EnteringFeatures, T> {
           batch.device->copy(out.flat(), in.flat());
         if constexpr (rule.before != Redistribution::none)
           exchange.template backward<rule.before>(
-              communicator, in,
-              gradient(place.gradient_entering, rule.entering_width, rule.entering, batch, memory));
+              communicator, in, gradient(place.gradient_entering, rule.entering_width, rule.entering, batch, memory));
       }
     }
   }

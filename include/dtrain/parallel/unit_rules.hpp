@@ -20,9 +20,9 @@ struct NodeRule {
   Layout leaving = Layout::invariant;   ///< behind the redistribution on the way out
   Redistribution before = Redistribution::none;
   Redistribution after = Redistribution::none;
-  Index parts = 1;         ///< fused parts of what reaches the node
-  Index whole_before = 0;  ///< width that reaches the node, all ranks together
-  Index whole_in = 0;      ///< width the layer asks for
+  Index parts = 1;           ///< fused parts of what reaches the node
+  Index whole_before = 0;    ///< width that reaches the node, all ranks together
+  Index whole_in = 0;        ///< width the layer asks for
   Index entering_width = 0;  ///< widths on one rank from here on
   Index in_width = 0;
   Index out_width = 0;
@@ -123,8 +123,8 @@ constexpr NodeTraits traits_of(const NodeRule& node, TensorAxis tensor) {
     traits.in_place = nn::works_in_place<L>();
     traits.identity_gradient = nn::identity_gradient<L>();
     const Index kept = nn::saved_per_row<L>(tensor);
-    traits.statistics = extent_of<Accumulator<T>, T>(
-        node.splits_rows() ? Layout::split_sequence : Layout::invariant, kept);
+    traits.statistics =
+        extent_of<Accumulator<T>, T>(node.splits_rows() ? Layout::split_sequence : Layout::invariant, kept);
   }
   return traits;
 }
