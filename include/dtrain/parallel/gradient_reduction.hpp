@@ -47,7 +47,7 @@ class GradientReduction {
   GradientReduction(StageType& stage, Axes& axes)
       : stage_(stage),
         axes_(axes),
-        buckets_(pieces(stage.plan()), FirstPolicy::bucket_bytes / static_cast<Index>(sizeof(T))) {
+        buckets_(stage.plan().backward_pieces(), FirstPolicy::bucket_bytes / static_cast<Index>(sizeof(T))) {
     verify_parameters();
     join_ties();
     join_copies();
@@ -100,17 +100,6 @@ class GradientReduction {
     std::vector<std::pair<Index, Range>> blocks;  ///< unit, range of the region
   };
 
-  // The units from last to first, as the backward pass completes them.
-  static std::vector<Range> pieces(const StagePlan<Lowered, T>& plan) {
-    std::vector<Range> result;
-    Index end = plan.owned_parameters();
-    for (Index unit = plan.units().end - 1; unit >= plan.units().begin; --unit) {
-      const Index begin = plan.placement(unit).parameters;
-      result.push_back({begin, end});
-      end = begin;
-    }
-    return result;
-  }
   [[nodiscard]] std::span<T> region(Range range) {
     return stage_.gradients().subspan(static_cast<std::size_t>(range.begin), static_cast<std::size_t>(range.size()));
   }

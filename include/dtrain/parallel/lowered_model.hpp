@@ -231,6 +231,17 @@ class LoweredElements<nn::ElementList<Elements...>, Tensor, T> {
       return std::array<double, elements>{UnitOf<static_cast<int>(E)>::flops_per_row(context)...};
     }(std::make_index_sequence<static_cast<std::size_t>(elements)>{});
   }
+  /// Where each element's constants begin, in elements, and behind the last where they end. They depend on the context
+  /// alone, so that repeated units share them.
+  static constexpr std::array<Index, elements + 1> constants_offsets(Index context) {
+    return [&]<std::size_t... E>(std::index_sequence<E...>) {
+      std::array<Index, elements + 1> offsets{};
+      ((offsets[E + 1] =
+            offsets[E] + round_up(UnitOf<static_cast<int>(E)>::constants_size(context), parameter_alignment)),
+       ...);
+      return offsets;
+    }(std::make_index_sequence<static_cast<std::size_t>(elements)>{});
+  }
   /// The longest context the model takes; 0: any.
   static constexpr Index max_context = [] {
     Index least = 0;

@@ -30,10 +30,12 @@ class Program {
  public:
   using Lowered = LoweredModel<Model, typename S::Tensor, T>;
   using Cuts = Stages<Lowered, S>;
+  using Element = T;
   static constexpr int stages = S::Pipeline::degree;
+  /// Classes that the logits tell apart.
+  static constexpr Index classes = CrossEntropy<Lowered, T>::classes;
   static_assert(Lowered::check());
-  static_assert(StagesFit<Cuts::pieces, stages>,
-                "dtrain: the model has fewer pieces to cut it into than the strategy has pipeline stages");
+  static_assert(Cuts::check());
 
   /// Allocates the parameters of this rank's stage and sets them to their start.
   /// Throws CommunicationError when ranks hold different models.
@@ -49,18 +51,7 @@ class Program {
 
   /// Refuses a batch that cannot be dealt out, before anything is allocated.
   void check(const BatchShape& shape) const {
-    const int data = axes_.mesh().batch_share().size;
-    if (shape.samples < 1 || shape.micro_batches < 1 || shape.context < 1)
-      throw ConfigurationError(concatenate("dtrain: a batch of ", shape.samples, " samples of ", shape.context,
-                                           " tokens in ", shape.micro_batches,
-                                           " micro-batches cannot be trained on; all three must be at least 1."));
-    if (shape.samples % (Index{data} * shape.micro_batches) != 0)
-      throw ConfigurationError(concatenate("dtrain: a batch of ", shape.samples, " samples does not divide over ", data,
-                                           " data-parallel ranks x ", shape.micro_batches,
-                                           " micro-batches; choose a multiple of ", data * shape.micro_batches, "."));
-    if (Lowered::max_context > 0 && shape.context > Lowered::max_context)
-      throw ConfigurationError(concatenate("dtrain: the batch has a context of ", shape.context,
-                                           " tokens, but the model takes at most ", Lowered::max_context, "."));
+    check_batch(shape, axes_.mesh().batch_share().size, Lowered::max_context);
   }
 
   /// Loss and gradients of a global batch. Afterwards `stage().gradients()` holds, on every rank, the gradient of the
@@ -111,6 +102,9 @@ class Program {
   /// The global norm of the gradients: every element of every whole parameter counted once.
   [[nodiscard]] double gradient_norm() { return reduction_.norm(); }
 
+  /// Whether this rank's own part of the last batch's loss is a finite number.
+  [[nodiscard]] bool loss_is_finite() const { return std::isfinite(loss_.sum); }
+
   [[nodiscard]] const std::vector<schedule::Table>& training_tables() const { return training_; }
   [[nodiscard]] int stage_index() const { return axes_.mesh().template along<axes::Pipeline>().rank; }
 
@@ -127,8 +121,8 @@ class Program {
     }
     const schedule::Table& table = table_of(training ? training_ : evaluation_);
     local_samples_ = shape.samples / axes_.mesh().batch_share().size;
-    stage_.reserve(local_samples_ / shape.micro_batches * shape.context, shape.context, table.slots,
-                   local_samples_ * shape.context);
+    const int shares = axes_.mesh().batch_share().size;
+    stage_.reserve(shape.micro_batch_rows(shares), shape.context, table.slots, shape.local_rows(shares));
   }
 
  private:
@@ -190,7 +184,7 @@ class Program {
   }
 
   [[nodiscard]] Index rows_of(const BatchShape& shape) const {
-    return local_samples_ / shape.micro_batches * shape.context;
+    return shape.micro_batch_rows(axes_.mesh().batch_share().size);
   }
   [[nodiscard]] MicroBatch<Device> batch_of(const BatchShape& shape, int micro_batch, bool training,
                                             std::uint64_t step) {

@@ -48,7 +48,7 @@ class Stage {
     slots = std::max(slots, slots_);
     local_rows = std::max(local_rows, local_rows_);
     if (rows == rows_ && slots == slots_ && local_rows == local_rows_) return;
-    const MemoryPlan bytes = plan_.memory(rows, slots, local_rows, constants_size_);
+    const MemoryPlan bytes = plan_.memory(rows, slots, local_rows, constants_size());
     activations_ = {};
     transient_ = {};
     tokens_ = {};
@@ -66,7 +66,7 @@ class Stage {
     pool_.clear();
     for (int s = 0; s < plan_.gradient_slots(); ++s) pool_.push_back(at + s * plan_.gradient_slot().bytes(full, shard));
   }
-  [[nodiscard]] MemoryPlan memory() const { return plan_.memory(rows_, slots_, local_rows_, constants_size_); }
+  [[nodiscard]] MemoryPlan memory() const { return plan_.memory(rows_, slots_, local_rows_, constants_size()); }
   /// Bytes of the arenas, to be compared with `memory().total()`.
   [[nodiscard]] Index allocated_bytes() const {
     return parameters_.bytes() + gradients_.bytes() + activations_.bytes() + transient_.bytes() + tokens_.bytes() +
@@ -266,15 +266,10 @@ class Stage {
           exchange_ + plan_.exchange().bytes(plan_.row_capacity(rows_), plan_.shard_capacity(rows_)) + s * bytes;
   }
 
-  // Constants depend on the context alone; repeated units share them.
   void prepare_constants(Index context) {
-    constants_size_ = 0;
-    for_elements([&]<int E>(std::integral_constant<int, E>) {
-      constants_offset_[E] = constants_size_;
-      constants_size_ += round_up(Lowered::template UnitOf<E>::constants_size(context), parameter_alignment);
-    });
+    constants_offset_ = Lowered::constants_offsets(context);
     constants_ = {};
-    constants_ = device_.allocate(constants_size_ * static_cast<Index>(sizeof(Accumulator<T>)), Contents::zero);
+    constants_ = device_.allocate(constants_size() * static_cast<Index>(sizeof(Accumulator<T>)), Contents::zero);
     for_elements([&]<int E>(std::integral_constant<int, E>) {
       using U = typename Lowered::template UnitOf<E>;
       U::fill_constants(
@@ -283,6 +278,7 @@ class Stage {
     });
     context_ = context;
   }
+  [[nodiscard]] Index constants_size() const { return constants_offset_.back(); }
   template <class F>
   void for_elements(F&& f) const {
     [&]<std::size_t... E>(std::index_sequence<E...>) {
@@ -339,8 +335,7 @@ class Stage {
   std::vector<std::byte*> pool_{};
   std::vector<LocalParameter> map_{};
   std::vector<std::uint64_t> name_hashes_{};
-  std::array<Index, Lowered::elements> constants_offset_{};
-  Index constants_size_ = 0;
+  std::array<Index, Lowered::elements + 1> constants_offset_{};
   Index rows_ = 0;
   Index context_ = 0;
   int slots_ = 0;

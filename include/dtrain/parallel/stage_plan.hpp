@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "dtrain/core/error.hpp"
+#include "dtrain/core/text.hpp"
 #include "dtrain/parallel/cross_entropy.hpp"
 #include "dtrain/parallel/lowered_model.hpp"
 
@@ -17,7 +19,28 @@ struct BatchShape {
   Index samples = 1;
   Index context = 1;
   int micro_batches = 1;
+
+  /// Rows that one of `shares` ranks takes of the batch, and of each micro-batch.
+  [[nodiscard]] constexpr Index local_rows(int shares) const { return samples / shares * context; }
+  [[nodiscard]] constexpr Index micro_batch_rows(int shares) const {
+    return samples / shares / micro_batches * context;
+  }
 };
+
+/// Refuses a batch that cannot be dealt out over `shares` data-parallel ranks; `max_context` of 0 is no limit.
+inline void check_batch(const BatchShape& shape, int shares, Index max_context) {
+  if (shape.samples < 1 || shape.micro_batches < 1 || shape.context < 1)
+    throw ConfigurationError(concatenate("dtrain: a batch of ", shape.samples, " samples of ", shape.context,
+                                         " tokens in ", shape.micro_batches,
+                                         " micro-batches cannot be trained on; all three must be at least 1."));
+  if (shape.samples % (Index{shares} * shape.micro_batches) != 0)
+    throw ConfigurationError(concatenate("dtrain: a batch of ", shape.samples, " samples does not divide over ", shares,
+                                         " data-parallel ranks x ", shape.micro_batches,
+                                         " micro-batches; choose a multiple of ", shares * shape.micro_batches, "."));
+  if (max_context > 0 && shape.context > max_context)
+    throw ConfigurationError(concatenate("dtrain: the batch has a context of ", shape.context,
+                                         " tokens, but the model takes at most ", max_context, "."));
+}
 
 /// Rows that buffers of a micro-batch are planned for: 32 keep every planned buffer aligned to 64 bytes.
 inline constexpr Index row_multiple = 32;
@@ -90,6 +113,17 @@ class StagePlan {
   /// Elements of the stage's parameter region; the copies of tied parameters lie at its end.
   [[nodiscard]] constexpr Index parameter_size() const { return parameter_size_; }
   [[nodiscard]] constexpr Index owned_parameters() const { return owned_parameters_; }
+  /// The regions of the units from last to first, as the backward pass completes their gradients.
+  [[nodiscard]] constexpr std::vector<Range> backward_pieces() const {
+    std::vector<Range> result;
+    Index end = owned_parameters_;
+    for (Index unit = units_.end - 1; unit >= units_.begin; --unit) {
+      const Index begin = placement(unit).parameters;
+      result.push_back({begin, end});
+      end = begin;
+    }
+    return result;
+  }
   [[nodiscard]] constexpr bool holds_element(int element) const {
     const Index unit = Lowered::table[static_cast<std::size_t>(element)].first_unit;
     return units_.contains(unit);

@@ -43,6 +43,13 @@ struct Stages {
     return result;
   }();
 
+  /// Refuses, in one sentence, more stages than the model can be cut into.
+  static consteval bool check() {
+    static_assert(StagesFit<pieces, count>,
+                  "dtrain: the model has fewer pieces to cut it into than the strategy has pipeline stages");
+    return true;
+  }
+
   /// The stage that holds a unit.
   static constexpr int stage_of(Index unit) {
     int stage = 0;
