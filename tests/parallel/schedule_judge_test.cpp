@@ -26,7 +26,7 @@ namespace {
 class DataFlow {
  public:
   DataFlow(const std::vector<Table>& tables, int micro_batches)
-      : tables_(tables), micro_batches_(micro_batches), stages_(tables.size()) {
+      : micro_batches_(micro_batches), stages_(tables.size()) {
     for (std::size_t s = 0; s < tables.size(); ++s)
       for (const Action& action : tables[s].actions) groups(s, action);
   }
@@ -138,7 +138,6 @@ class DataFlow {
     }
   }
 
-  const std::vector<Table>& tables_;
   int micro_batches_;
   std::vector<Stage> stages_;
   std::map<int, Link> links_;

@@ -138,9 +138,6 @@ struct RequireSound {
 /// The same for every number of micro-batches that `sound` tries; the sentence names the smallest that fails.
 template <class S, int Stages>
 struct RequireSoundSchedule {
-  static_assert(Schedule<S>,
-                "dtrain: a schedule is a type with static constexpr members name, in_flight(stage, stages, "
-                "micro_batches) and either order(...) or plan(...)");
   static constexpr int refused = detail::refused_micro_batches<S, Stages>;
   static constexpr int judged = refused == 0 ? 1 : refused;
   static constexpr bool value = RequireSound<S, Stages, judged>::value;

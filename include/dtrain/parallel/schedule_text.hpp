@@ -9,8 +9,8 @@
 
 #include "dtrain/core/text.hpp"
 #include "dtrain/parallel/schedule.hpp"
-#include "dtrain/parallel/schedule_judge.hpp"
 #include "dtrain/parallel/schedule_replay.hpp"
+#include "dtrain/parallel/schedule_verdict.hpp"
 
 namespace dtrain::schedule {
 
