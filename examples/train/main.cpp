@@ -1,0 +1,83 @@
+// Trains a small language model on text: `dtrain_train train [options]`, `dtrain_train explain [STRATEGY] [options]`.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <string>
+#include <vector>
+
+#include <dtrain/dtrain.hpp>
+
+#include "registry.hpp"
+
+namespace {
+
+namespace dt = dtrain;
+using example::Options;
+
+std::string known_strategies() {
+  std::vector<std::string> names;
+  for (const auto& [name, entry] : example::registry()) names.push_back(name);
+  return dt::join(names);
+}
+
+void require_at_least(const char* option, long long value, long long least) {
+  if (value < least)
+    throw dt::ConfigurationError(
+        dt::concatenate("dtrain: ", option, " is ", value, "; it must be at least ", least, "."));
+}
+
+void check(const Options& options) {
+  if (!example::registry().contains(options.strategy))
+    throw dt::ConfigurationError(dt::concatenate("dtrain: there is no strategy '", options.strategy,
+                                                 "' in this program. It knows: ", known_strategies(), "."));
+  require_at_least("--steps", options.steps, 1);
+  require_at_least("--seed", options.seed, 0);
+  require_at_least("--batch", options.batch, 1);
+  if (options.micro_batches_given) require_at_least("--micro-batches", options.micro_batches, 1);
+  if (!(options.learning_rate > 0.0) || !(options.learning_rate < 1e30))
+    throw dt::ConfigurationError(
+        dt::concatenate("dtrain: --learning-rate is ", options.learning_rate, "; it must be a number above 0."));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("Trains a byte-level GPT under a strategy of data, tensor and pipeline parallelism.", "dtrain_train");
+  app.require_subcommand(1);
+  Options options;
+  const auto shared = [&](CLI::App* verb) {
+    verb->add_option("--steps", options.steps, "Training steps")->capture_default_str();
+    verb->add_option("--batch", options.batch, "Sequences of the global batch")->capture_default_str();
+    verb->add_option("--micro-batches", options.micro_batches,
+                     "Parts of a data rank's batch; default: as many as pipeline stages, where the batch allows");
+    verb->add_option("--seed", options.seed, "Of weights and data order")->capture_default_str();
+    verb->add_option("--learning-rate", options.learning_rate, "Peak of the cosine")->capture_default_str();
+  };
+  CLI::App* train = app.add_subcommand("train", "Train, print progress, and write metrics");
+  shared(train);
+  train->add_option("--data", options.data, "Files or directories of text")->required();
+  train->add_option("--metrics", options.metrics, "File of JSON lines")->capture_default_str();
+  train->add_option("--strategy", options.strategy, "One of: " + known_strategies())->capture_default_str();
+  CLI::App* explain = app.add_subcommand("explain", "Print what a strategy lowers to");
+  shared(explain);
+  explain->add_option("strategy,--strategy", options.strategy, "One of: " + known_strategies())->capture_default_str();
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& success) {
+    return app.exit(success);
+  } catch (const CLI::Error& error) {
+    std::fprintf(stderr, "dtrain: %s. See --help.\n", error.what());
+    return 2;
+  }
+  try {
+    options.micro_batches_given = train->count("--micro-batches") + explain->count("--micro-batches") > 0;
+    check(options);
+    const example::Entry& entry = example::registry().at(options.strategy);
+    return train->parsed() ? entry.train(options) : entry.explain(options);
+  } catch (const std::exception& error) {
+    const std::string text = error.what();
+    std::fprintf(stderr, "%s%s\n", text.starts_with("dtrain:") ? "" : "dtrain: ", error.what());
+    return 2;
+  }
+}

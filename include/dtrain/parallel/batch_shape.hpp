@@ -1,0 +1,45 @@
+// The shape of a global batch, and how it is dealt out over ranks and micro-batches.
+#pragma once
+
+#include "dtrain/core/error.hpp"
+#include "dtrain/core/scalar.hpp"
+#include "dtrain/core/text.hpp"
+
+namespace dtrain::parallel {
+
+/// A global batch: samples of `context` tokens, dealt out over the ranks that split the batch and then over
+/// micro-batches.
+struct BatchShape {
+  Index samples = 1;
+  Index context = 1;
+  int micro_batches = 1;
+  friend constexpr bool operator==(const BatchShape&, const BatchShape&) = default;
+};
+
+/// Refuses a batch that cannot be dealt out evenly to `shares` ranks; throws ConfigurationError with the numbers.
+inline void check_batch(const BatchShape& shape, Index shares) {
+  if (shape.samples < 1 || shape.micro_batches < 1 || shape.context < 1)
+    throw ConfigurationError(concatenate("dtrain: a batch of ", shape.samples, " samples of ", shape.context,
+                                         " tokens in ", shape.micro_batches,
+                                         " micro-batches cannot be trained on; all three must be at least 1."));
+  if (shape.samples % (shares * shape.micro_batches) != 0)
+    throw ConfigurationError(concatenate("dtrain: a batch of ", shape.samples, " samples does not divide over ", shares,
+                                         " data-parallel ranks x ", shape.micro_batches,
+                                         " micro-batches; choose a multiple of ", shares * shape.micro_batches, "."));
+}
+
+/// The batch for `shares` ranks and a pipeline of `stages`. `micro_batches` of 0 stands for as many as there are
+/// stages, or the largest number below that deals the batch out evenly. Throws as `check_batch`.
+inline BatchShape deal_out(Index samples, Index context, int micro_batches, Index shares, int stages) {
+  BatchShape shape{.samples = samples, .context = context, .micro_batches = micro_batches};
+  if (micro_batches == 0) {
+    shape.micro_batches = 1;
+    if (samples > 0 && samples % shares == 0)
+      for (int m = stages; shape.micro_batches == 1 && m > 1; --m)
+        if (samples / shares % m == 0) shape.micro_batches = m;
+  }
+  check_batch(shape, shares);
+  return shape;
+}
+
+}  // namespace dtrain::parallel
