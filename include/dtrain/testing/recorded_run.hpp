@@ -1,0 +1,308 @@
+// Trains a model under a strategy on in-process ranks for a few steps, and keeps whatever must not depend on the
+// layout.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <exception>
+#include <functional>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "dtrain/comm/threads.hpp"
+#include "dtrain/core/error.hpp"
+#include "dtrain/core/text.hpp"
+#include "dtrain/device/host.hpp"
+#include "dtrain/optim/adamw.hpp"
+#include "dtrain/optim/clip.hpp"
+#include "dtrain/parallel/program.hpp"
+
+namespace dtrain::testing {
+
+/// What is trained on: batches that are a function of (seed, step, sample, position), so that every layout sees the
+/// same ones.
+struct RunOptions {
+  Index samples = 24;  ///< of the global batch
+  Index context = 8;
+  int micro_batches = 1;
+  int steps = 5;
+  std::uint64_t seed = 1;
+  double learning_rate = 1e-2;
+  double max_norm = 1.0;  ///< gradients are clipped to this norm; 0: never
+  AdamW optimizer{};
+  /// Whether a target is not counted. Unless set, about one in five is not.
+  std::function<bool(int step, Index sample, Index position)> ignored{};
+  /// Changes the weights before the first step: called with a parameter's name, its element of the whole tensor and
+  /// its start.
+  std::function<double(const std::string& name, Index element, double start)> start{};
+};
+
+/// A tensor that may not depend on the layout, whole.
+using WholeTensors = std::map<std::string, std::vector<double>>;
+
+/// What one step gave.
+struct RecordedStep {
+  double loss = 0.0;
+  Index tokens = 0;
+  double gradient_norm = 0.0;
+  WholeTensors gradients;  ///< not clipped, before the optimizer
+  WholeTensors weights;    ///< after the optimizer
+};
+
+/// What a run gave, independent of model and strategy types.
+struct RecordedRun {
+  std::string strategy;
+  int micro_batches = 1;
+  WholeTensors start;  ///< the initial weights
+  std::vector<RecordedStep> steps;
+  double evaluation_loss = 0.0;  ///< of the last batch, after the last step, without dropout
+};
+
+namespace detail {
+
+/// Elements of a region that belong to one whole tensor on one rank.
+struct HeldTensor {
+  std::string name;
+  Index whole_size = 0;
+  std::vector<std::pair<Index, Index>> elements;  ///< place in the region, place in the whole tensor
+};
+
+/// One rank's half of a record: copies of its regions, to be put together when all ranks are done.
+struct RankRecord {
+  std::vector<HeldTensor> held;
+  std::vector<double> start;
+  std::vector<parallel::BatchResult> results;
+  std::vector<double> norms;
+  std::vector<std::vector<double>> gradients;
+  std::vector<std::vector<double>> weights;
+  double evaluation_loss = 0.0;
+};
+
+template <class T>
+std::vector<double> copy_of(std::span<T> region) {
+  return {region.begin(), region.end()};
+}
+
+/// Fills a range of samples of the batch of a step.
+template <class Input>
+void fill_batch(const RunOptions& options, Index classes, int step, Range samples, std::span<Input> inputs,
+                std::span<std::int32_t> targets) {
+  const RandomStream drawn_inputs(options.seed, hash_name("inputs"), static_cast<std::uint64_t>(step));
+  const RandomStream drawn_targets(options.seed, hash_name("targets"), static_cast<std::uint64_t>(step));
+  const auto rows = static_cast<std::size_t>(samples.size() * options.context);
+  const std::size_t width = inputs.size() / rows;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const auto element = static_cast<std::uint64_t>(samples.begin * options.context) * width + i;
+    if constexpr (std::is_same_v<Input, std::int32_t>)
+      inputs[i] = static_cast<std::int32_t>(drawn_inputs.bits(element) % static_cast<std::uint32_t>(classes));
+    else
+      inputs[i] = static_cast<Input>(drawn_inputs.normal(element));
+  }
+  for (std::size_t row = 0; row < targets.size(); ++row) {
+    const Index sample = samples.begin + static_cast<Index>(row) / options.context;
+    const Index position = static_cast<Index>(row) % options.context;
+    const auto element = static_cast<std::uint64_t>(sample * options.context + position);
+    const bool ignored = options.ignored ? options.ignored(step, sample, position)
+                                         : RandomStream(options.seed, hash_name("ignored")).bits(element) % 5 == 0;
+    targets[row] = ignored
+                       ? parallel::ignored_target
+                       : static_cast<std::int32_t>(drawn_targets.bits(element) % static_cast<std::uint32_t>(classes));
+  }
+}
+
+/// Puts the ranks' pieces of tensors together. Throws Error where two ranks hold other bits for the same element, or
+/// where nobody holds one.
+inline WholeTensors assemble(const std::vector<RankRecord>& ranks, std::string_view what, std::string_view strategy,
+                             const std::function<const std::vector<double>&(const RankRecord&)>& region_of) {
+  WholeTensors whole;
+  std::map<std::string, std::vector<int>> holders;
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+    const std::vector<double>& region = region_of(ranks[rank]);
+    for (const HeldTensor& tensor : ranks[rank].held) {
+      auto& values = whole[tensor.name];
+      auto& holder = holders[tensor.name];
+      values.resize(static_cast<std::size_t>(tensor.whole_size));
+      holder.resize(static_cast<std::size_t>(tensor.whole_size), -1);
+      for (const auto& [local, element] : tensor.elements) {
+        const auto at = static_cast<std::size_t>(element);
+        const double value = region[static_cast<std::size_t>(local)];
+        if (holder[at] >= 0 && std::memcmp(&values[at], &value, sizeof value) != 0)
+          throw Error(concatenate("dtrain: under ", strategy, ", copies of a ", what, " differ: element ", element,
+                                  " of ", tensor.name, " is ", values[at], " on rank ", holder[at], " and ", value,
+                                  " on rank ", rank, ", a difference of ", value - values[at], "."));
+        values[at] = value;
+        holder[at] = static_cast<int>(rank);
+      }
+    }
+  }
+  for (const auto& [name, holder] : holders)
+    for (std::size_t element = 0; element < holder.size(); ++element)
+      if (holder[element] < 0)
+        throw Error(concatenate("dtrain: under ", strategy, ", no rank holds element ", element, " of ", name, "."));
+  return whole;
+}
+
+/// Runs `act(communicator)` on `ranks` threads and throws the first cause of failure.
+template <class Act>
+void on_ranks(int ranks, Act act) {
+  comm::ThreadsWorld world(ranks);
+  std::vector<std::exception_ptr> thrown(static_cast<std::size_t>(ranks));
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < ranks; ++rank)
+    threads.emplace_back([&, rank] {
+      try {
+        comm::Threads communicator = world.communicator(rank);
+        act(communicator);
+      } catch (const std::exception& error) {
+        thrown[static_cast<std::size_t>(rank)] = std::current_exception();
+        world.fail(rank, error.what());
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  std::exception_ptr consequence;
+  for (const std::exception_ptr& failure : thrown) {
+    if (!failure) continue;
+    try {
+      std::rethrow_exception(failure);
+    } catch (const AbortedError&) {
+      consequence = failure;
+    }
+  }
+  if (consequence) std::rethrow_exception(consequence);
+}
+
+/// One rank's optimizer state and its step: AdamW over the parameters of a stage, each with its own decay.
+template <class Stage, Scalar T>
+class StageOptimizer {
+ public:
+  explicit StageOptimizer(Stage& stage) : stage_(stage), first_(stage.parameters().size(), T(0.0f)), second_(first_) {}
+
+  void step(const RunOptions& options, double norm, Index number) {
+    const optim::ClipVerdict verdict = optim::clip_coefficient(norm, options.max_norm);
+    if (verdict.skip) return;
+    for (const parallel::LocalParameter& parameter : stage_.map()) {
+      const auto part = [&](std::span<T> region) {
+        return region.subspan(static_cast<std::size_t>(parameter.offset), static_cast<std::size_t>(parameter.size()));
+      };
+      options.optimizer.update(stage_.device(), part(stage_.parameters()), std::span<const T>(part(stage_.gradients())),
+                               {part(std::span<T>(first_)), part(std::span<T>(second_))}, options.learning_rate,
+                               verdict.coefficient, number, parameter.decay);
+    }
+  }
+
+ private:
+  Stage& stage_;
+  std::vector<T> first_;
+  std::vector<T> second_;
+};
+
+template <class Stage>
+std::vector<HeldTensor> held_tensors(Stage& stage) {
+  std::vector<HeldTensor> held;
+  for (const parallel::LocalParameter& parameter : stage.map()) {
+    HeldTensor tensor{parameter.name, parameter.whole_rows * parameter.whole_columns, {}};
+    parallel::for_each_element(parameter, [&](Index local, Index whole) { tensor.elements.push_back({local, whole}); });
+    held.push_back(std::move(tensor));
+  }
+  return held;
+}
+
+/// Throws Error unless a stage allocated what it had planned.
+template <class Stage>
+void check_memory(const Stage& stage, std::string_view strategy, int rank) {
+  const Index planned = stage.memory().total();
+  const Index allocated = stage.allocated_bytes();
+  if (planned != allocated)
+    throw Error(concatenate("dtrain: under ", strategy, ", rank ", rank, " planned ", planned, " bytes and allocated ",
+                            allocated, "."));
+}
+
+template <class Model, class S, Scalar T>
+void record_rank(comm::Threads& world, const RunOptions& options, RankRecord& record) {
+  Host device;
+  parallel::AxisCommunicators<S, comm::Threads> axes(world);
+  using Program = parallel::Program<Model, S, T, Host, comm::Threads>;
+  Program program(device, axes, options.seed);
+  auto& stage = program.stage();
+  record.held = held_tensors(stage);
+  if (options.start)
+    for (const HeldTensor& tensor : record.held)
+      for (const auto& [local, whole] : tensor.elements) {
+        T& element = stage.parameters()[static_cast<std::size_t>(local)];
+        element = static_cast<T>(options.start(tensor.name, whole, static_cast<double>(element)));
+      }
+  record.start = copy_of(stage.parameters());
+  StageOptimizer<std::remove_reference_t<decltype(stage)>, T> optimizer(stage);
+  const parallel::BatchShape shape{
+      .samples = options.samples, .context = options.context, .micro_batches = options.micro_batches};
+  constexpr Index classes = parallel::CrossEntropy<typename Program::Lowered, T>::classes;
+  int now = 0;
+  const auto feed = [&](Range samples, auto inputs, std::span<std::int32_t> targets) {
+    fill_batch(options, classes, now, samples, inputs, targets);
+  };
+  for (int step = 0; step < options.steps; ++step) {
+    now = step;
+    record.results.push_back(program.gradients(shape, static_cast<std::uint64_t>(step), feed));
+    record.norms.push_back(program.gradient_norm());
+    record.gradients.push_back(copy_of(stage.gradients()));
+    optimizer.step(options, record.norms.back(), step + 1);
+    record.weights.push_back(copy_of(stage.parameters()));
+  }
+  record.evaluation_loss = program.evaluate(shape, feed).loss();
+  check_memory(stage, S::describe(), world.rank());
+}
+
+/// Every rank tells the same number, to the bit.
+inline double agreed(const std::vector<RankRecord>& ranks, std::string_view what, std::string_view strategy,
+                     const std::function<double(const RankRecord&)>& number_of) {
+  const double first = number_of(ranks.front());
+  for (std::size_t rank = 1; rank < ranks.size(); ++rank) {
+    const double other = number_of(ranks[rank]);
+    if (std::memcmp(&first, &other, sizeof first) != 0)
+      throw Error(concatenate("dtrain: under ", strategy, ", the ", what, " is ", first, " on rank 0 and ", other,
+                              " on rank ", rank, ", a difference of ", other - first, "."));
+  }
+  return first;
+}
+
+}  // namespace detail
+
+/// Trains `Model` under `S` with AdamW on ranks that are threads of this process, in element type `T`.
+/// Throws Error when copies of a weight or of a gradient differ in a bit, when ranks disagree on the loss or the norm,
+/// or when a rank allocates other than it planned; and whatever a rank throws.
+template <class Model, class S, Scalar T = double>
+RecordedRun record_run(const RunOptions& options) {
+  static_assert(!S::has_dynamic, "dtrain: a recorded run needs a strategy whose degrees are all known");
+  std::vector<detail::RankRecord> ranks(static_cast<std::size_t>(S::static_ranks));
+  detail::on_ranks(S::static_ranks, [&](comm::Threads& world) {
+    detail::record_rank<Model, S, T>(world, options, ranks[static_cast<std::size_t>(world.rank())]);
+  });
+  using Record = detail::RankRecord;
+  const std::string name = S::describe();
+  RecordedRun run;
+  run.strategy = name;
+  run.micro_batches = options.micro_batches;
+  run.start = detail::assemble(ranks, "start", name, [](const Record& r) -> const auto& { return r.start; });
+  for (std::size_t step = 0; step < static_cast<std::size_t>(options.steps); ++step) {
+    RecordedStep recorded;
+    recorded.tokens = ranks[0].results[step].tokens;
+    recorded.loss = detail::agreed(ranks, "loss", name, [=](const Record& r) { return r.results[step].loss(); });
+    recorded.gradient_norm = detail::agreed(ranks, "norm", name, [=](const Record& r) { return r.norms[step]; });
+    recorded.gradients =
+        detail::assemble(ranks, "gradient", name, [=](const Record& r) -> const auto& { return r.gradients[step]; });
+    recorded.weights =
+        detail::assemble(ranks, "weight", name, [=](const Record& r) -> const auto& { return r.weights[step]; });
+    run.steps.push_back(std::move(recorded));
+  }
+  run.evaluation_loss =
+      detail::agreed(ranks, "evaluation loss", name, [](const Record& r) { return r.evaluation_loss; });
+  return run;
+}
+
+}  // namespace dtrain::testing

@@ -1,0 +1,10 @@
+// Llama in pipeline stages equals Llama on one rank, for fewer, as many and more micro-batches than stages.
+#include "grid.hpp"
+
+using namespace dtrain::test;
+
+// fault A3, fault E1, fault E2
+TEST_CASE("pipeline parallel") {
+  Grid<GridLlama> grid;
+  check_pipelines(grid);
+}

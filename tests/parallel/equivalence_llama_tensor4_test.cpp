@@ -1,0 +1,9 @@
+// Llama under tensor parallelism on four ranks, alone and with the other axes, equals Llama on one rank.
+#include "grid.hpp"
+
+using namespace dtrain::test;
+
+TEST_CASE("tensor parallelism on four ranks") {
+  Grid<GridLlama> grid;
+  check_tensor<dtrain::TensorParallel<4>>(grid);
+}
