@@ -23,7 +23,8 @@ inline void print_sample(const std::vector<std::int32_t>& tokens) {
 
 template <class Strategy>
 dt::parallel::BatchShape batch_shape(const Options& options) {
-  return dt::train::deal_out<Strategy>(options.batch, context, static_cast<int>(options.micro_batches));
+  return dt::parallel::deal_out(options.batch, context, static_cast<int>(options.micro_batches), Strategy::Data::degree,
+                                Strategy::Pipeline::degree);
 }
 
 template <class Strategy>

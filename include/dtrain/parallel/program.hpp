@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "dtrain/parallel/batch_shape.hpp"
 #include "dtrain/parallel/gradient_reduction.hpp"
 #include "dtrain/parallel/mesh.hpp"
 #include "dtrain/parallel/schedule_soundness.hpp"
@@ -49,10 +50,9 @@ class Program {
   [[nodiscard]] const auto& stage() const { return stage_; }
   [[nodiscard]] AxisCommunicators<S, C>& axes() { return axes_; }
 
-  /// Refuses a batch that cannot be dealt out, before anything is allocated.
-  void check(const BatchShape& shape) const {
-    check_batch(shape, axes_.mesh().batch_share().size, Lowered::max_context);
-  }
+  /// Refuses, before anything is allocated, a batch that cannot be dealt out to `shares` ranks or that is longer than
+  /// the model's context.
+  static void check(const BatchShape& shape, int shares) { check_batch(shape, shares, Lowered::max_context); }
 
   /// Loss and gradients of a global batch. Afterwards `stage().gradients()` holds, on every rank, the gradient of the
   /// mean loss over all counted targets of the global batch, reduced over all axes, not clipped.
@@ -110,7 +110,7 @@ class Program {
 
   /// Makes room for a batch without running it. `gradients` and `evaluate` call it themselves.
   void prepare(const BatchShape& shape, bool training) {
-    check(shape);
+    check(shape, axes_.mesh().batch_share().size);
     if (training && shape.micro_batches != training_micro_batches_) {
       training_ = schedule::build_tables<typename S::Pipeline::Schedule>(stages, shape.micro_batches);
       training_micro_batches_ = shape.micro_batches;

@@ -7,40 +7,11 @@
 #include <utility>
 #include <vector>
 
-#include "dtrain/core/error.hpp"
-#include "dtrain/core/text.hpp"
+#include "dtrain/parallel/batch_shape.hpp"
 #include "dtrain/parallel/cross_entropy.hpp"
 #include "dtrain/parallel/lowered_model.hpp"
 
 namespace dtrain::parallel {
-
-/// A global batch: sequences of `context` tokens, dealt out over the data ranks and then over micro-batches.
-struct BatchShape {
-  Index samples = 1;
-  Index context = 1;
-  int micro_batches = 1;
-
-  /// Rows that one of `shares` ranks takes of the batch, and of each micro-batch.
-  [[nodiscard]] constexpr Index local_rows(int shares) const { return samples / shares * context; }
-  [[nodiscard]] constexpr Index micro_batch_rows(int shares) const {
-    return samples / shares / micro_batches * context;
-  }
-};
-
-/// Refuses a batch that cannot be dealt out over `shares` data-parallel ranks; `max_context` of 0 is no limit.
-inline void check_batch(const BatchShape& shape, int shares, Index max_context) {
-  if (shape.samples < 1 || shape.micro_batches < 1 || shape.context < 1)
-    throw ConfigurationError(concatenate("dtrain: a batch of ", shape.samples, " samples of ", shape.context,
-                                         " tokens in ", shape.micro_batches,
-                                         " micro-batches cannot be trained on; all three must be at least 1."));
-  if (shape.samples % (Index{shares} * shape.micro_batches) != 0)
-    throw ConfigurationError(concatenate("dtrain: a batch of ", shape.samples, " samples does not divide over ", shares,
-                                         " data-parallel ranks x ", shape.micro_batches,
-                                         " micro-batches; choose a multiple of ", shares * shape.micro_batches, "."));
-  if (max_context > 0 && shape.context > max_context)
-    throw ConfigurationError(concatenate("dtrain: the batch has a context of ", shape.context,
-                                         " tokens, but the model takes at most ", max_context, "."));
-}
 
 /// Rows that buffers of a micro-batch are planned for: 32 keep every planned buffer aligned to 64 bytes.
 inline constexpr Index row_multiple = 32;

@@ -43,7 +43,7 @@ struct FitOptions {
   Index steps = 0;
   /// Samples of the global batch.
   Index batch = 1;
-  /// Per data rank; 0: see `Trainer::batch_shape`.
+  /// Per data rank; 0: see `parallel::deal_out`.
   int micro_batches = 0;
   /// Called on rank 0 after every step.
   std::function<void(const StepReport&)> on_step{};

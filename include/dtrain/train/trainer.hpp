@@ -73,15 +73,9 @@ class Trainer {
     return {.program = program_.stage().memory(), .optimizer = optimizer_.bytes()};
   }
 
-  /// The batch that `samples` samples make: `micro_batches` of 0 stands for as many as the pipeline has stages, or the
-  /// largest number below that deals the batch out evenly.
+  /// The batch that `samples` samples make; `micro_batches` of 0: see `parallel::deal_out`.
   [[nodiscard]] parallel::BatchShape batch_shape(Index samples, Index context, int micro_batches = 0) const {
-    const Index shares = rank_mesh().batch_share().size;
-    if (micro_batches == 0 && samples > 0 && samples % shares == 0) {
-      micro_batches = Program::stages;
-      while (samples / shares % micro_batches != 0) --micro_batches;
-    }
-    return {.samples = samples, .context = context, .micro_batches = micro_batches == 0 ? 1 : micro_batches};
+    return parallel::deal_out(samples, context, micro_batches, rank_.axes().mesh().batch_share().size, Program::stages);
   }
 
   /// One training step on a batch of the caller's: forward, backward, reduction, clipping, update.
@@ -169,7 +163,6 @@ class Trainer {
                                            "; give a number of at least 0, where 0 turns clipping off."));
     return options;
   }
-  [[nodiscard]] const auto& rank_mesh() const { return rank_.axes().mesh(); }
 
   template <class Source>
   static Index context_of(const Source& source) {
@@ -197,7 +190,7 @@ class Trainer {
     if (options.steps < 0)
       throw ConfigurationError(
           concatenate("dtrain: a run of ", options.steps, " steps was asked for; give 0 or more."));
-    program_.check(shape);
+    Program::check(shape, rank_.axes().mesh().batch_share().size);
     if constexpr (Program::Lowered::takes_tokens) {
       constexpr Index vocabulary = Program::Lowered::template UnitOf<0>::template Layer<0>::vocabulary;
       if (source.vocabulary() > vocabulary)
