@@ -5,6 +5,7 @@
 #include <cmath>
 #include <map>
 #include <span>
+#include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -143,9 +144,12 @@ class GradientReduction {
 
   void verify_parameters() {
     if constexpr (splits_batch) {
-      std::vector<comm::NamedShape> held;
+      // The views of `held` look into `shapes`.
+      std::vector<std::string> shapes;
       for (const LocalParameter& parameter : stage_.map())
-        held.push_back({parameter.name, concatenate("[", parameter.rows, ", ", parameter.columns, "]")});
+        shapes.push_back(concatenate("[", parameter.rows, ", ", parameter.columns, "]"));
+      std::vector<comm::NamedShape> held;
+      for (std::size_t p = 0; p < shapes.size(); ++p) held.push_back({stage_.map()[p].name, shapes[p]});
       axes_.for_batch_axes([&]<class P>(auto& communicator) { comm::verify_agreement(communicator, held); });
     }
   }

@@ -2,26 +2,25 @@
 // layout.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <exception>
 #include <functional>
 #include <map>
 #include <span>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
-#include "dtrain/comm/threads.hpp"
 #include "dtrain/core/error.hpp"
 #include "dtrain/core/text.hpp"
 #include "dtrain/device/host.hpp"
 #include "dtrain/optim/adamw.hpp"
-#include "dtrain/optim/clip.hpp"
 #include "dtrain/parallel/program.hpp"
+#include "dtrain/train/launch.hpp"
+#include "dtrain/train/trainer.hpp"
 
 namespace dtrain::testing {
 
@@ -33,6 +32,7 @@ struct RunOptions {
   int micro_batches = 1;
   int steps = 5;
   std::uint64_t seed = 1;
+  int threads_per_rank = 1;
   double learning_rate = 1e-2;
   double max_norm = 1.0;  ///< gradients are clipped to this norm; 0: never
   AdamW optimizer{};
@@ -77,11 +77,12 @@ struct HeldTensor {
 struct RankRecord {
   std::vector<HeldTensor> held;
   std::vector<double> start;
-  std::vector<parallel::BatchResult> results;
-  std::vector<double> norms;
+  std::vector<train::StepReport> reports;
   std::vector<std::vector<double>> gradients;
   std::vector<std::vector<double>> weights;
   double evaluation_loss = 0.0;
+  Index planned_bytes = 0;
+  Index allocated_bytes = 0;
 };
 
 template <class T>
@@ -148,60 +149,6 @@ inline WholeTensors assemble(const std::vector<RankRecord>& ranks, std::string_v
   return whole;
 }
 
-/// Runs `act(communicator)` on `ranks` threads and throws the first cause of failure.
-template <class Act>
-void on_ranks(int ranks, Act act) {
-  comm::ThreadsWorld world(ranks);
-  std::vector<std::exception_ptr> thrown(static_cast<std::size_t>(ranks));
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < ranks; ++rank)
-    threads.emplace_back([&, rank] {
-      try {
-        comm::Threads communicator = world.communicator(rank);
-        act(communicator);
-      } catch (const std::exception& error) {
-        thrown[static_cast<std::size_t>(rank)] = std::current_exception();
-        world.fail(rank, error.what());
-      }
-    });
-  for (std::thread& thread : threads) thread.join();
-  std::exception_ptr consequence;
-  for (const std::exception_ptr& failure : thrown) {
-    if (!failure) continue;
-    try {
-      std::rethrow_exception(failure);
-    } catch (const AbortedError&) {
-      consequence = failure;
-    }
-  }
-  if (consequence) std::rethrow_exception(consequence);
-}
-
-/// One rank's optimizer state and its step: AdamW over the parameters of a stage, each with its own decay.
-template <class Stage, Scalar T>
-class StageOptimizer {
- public:
-  explicit StageOptimizer(Stage& stage) : stage_(stage), first_(stage.parameters().size(), T(0.0f)), second_(first_) {}
-
-  void step(const RunOptions& options, double norm, Index number) {
-    const optim::ClipVerdict verdict = optim::clip_coefficient(norm, options.max_norm);
-    if (verdict.skip) return;
-    for (const parallel::LocalParameter& parameter : stage_.map()) {
-      const auto part = [&](std::span<T> region) {
-        return region.subspan(static_cast<std::size_t>(parameter.offset), static_cast<std::size_t>(parameter.size()));
-      };
-      options.optimizer.update(stage_.device(), part(stage_.parameters()), std::span<const T>(part(stage_.gradients())),
-                               {part(std::span<T>(first_)), part(std::span<T>(second_))}, options.learning_rate,
-                               verdict.coefficient, number, parameter.decay);
-    }
-  }
-
- private:
-  Stage& stage_;
-  std::vector<T> first_;
-  std::vector<T> second_;
-};
-
 template <class Stage>
 std::vector<HeldTensor> held_tensors(Stage& stage) {
   std::vector<HeldTensor> held;
@@ -213,23 +160,15 @@ std::vector<HeldTensor> held_tensors(Stage& stage) {
   return held;
 }
 
-/// Throws Error unless a stage allocated what it had planned.
-template <class Stage>
-void check_memory(const Stage& stage, std::string_view strategy, int rank) {
-  const Index planned = stage.memory().total();
-  const Index allocated = stage.allocated_bytes();
-  if (planned != allocated)
-    throw Error(concatenate("dtrain: under ", strategy, ", rank ", rank, " planned ", planned, " bytes and allocated ",
-                            allocated, "."));
-}
-
+/// One rank's part of a run.
 template <class Model, class S, Scalar T>
-void record_rank(comm::Threads& world, const RunOptions& options, RankRecord& record) {
-  Host device;
-  parallel::AxisCommunicators<S, comm::Threads> axes(world);
-  using Program = parallel::Program<Model, S, T, Host, comm::Threads>;
-  Program program(device, axes, options.seed);
-  auto& stage = program.stage();
+void record_rank(train::Rank<S, Host>& rank, const RunOptions& options, RankRecord& record) {
+  using Trainer = train::Trainer<Model, S, AdamW, T>;
+  Trainer trainer(rank, {.learning_rate = options.learning_rate,
+                         .optimizer = options.optimizer,
+                         .clip = options.max_norm,
+                         .seed = options.seed});
+  auto& stage = trainer.program().stage();
   record.held = held_tensors(stage);
   if (options.start)
     for (const HeldTensor& tensor : record.held)
@@ -238,24 +177,29 @@ void record_rank(comm::Threads& world, const RunOptions& options, RankRecord& re
         element = static_cast<T>(options.start(tensor.name, whole, static_cast<double>(element)));
       }
   record.start = copy_of(stage.parameters());
-  StageOptimizer<std::remove_reference_t<decltype(stage)>, T> optimizer(stage);
   const parallel::BatchShape shape{
       .samples = options.samples, .context = options.context, .micro_batches = options.micro_batches};
-  constexpr Index classes = parallel::CrossEntropy<typename Program::Lowered, T>::classes;
+  constexpr Index classes = parallel::CrossEntropy<typename Trainer::Program::Lowered, T>::classes;
   int now = 0;
   const auto feed = [&](Range samples, auto inputs, std::span<std::int32_t> targets) {
     fill_batch(options, classes, now, samples, inputs, targets);
   };
-  for (int step = 0; step < options.steps; ++step) {
-    now = step;
-    record.results.push_back(program.gradients(shape, static_cast<std::uint64_t>(step), feed));
-    record.norms.push_back(program.gradient_norm());
+  for (; now < options.steps; ++now) {
+    record.reports.push_back(trainer.step(shape, feed));
     record.gradients.push_back(copy_of(stage.gradients()));
-    optimizer.step(options, record.norms.back(), step + 1);
     record.weights.push_back(copy_of(stage.parameters()));
   }
-  record.evaluation_loss = program.evaluate(shape, feed).loss();
-  check_memory(stage, S::describe(), world.rank());
+  record.evaluation_loss = trainer.program().evaluate(shape, feed).loss();
+  record.planned_bytes = trainer.memory().total();
+  record.allocated_bytes = rank.device().live_bytes();
+}
+
+/// Every rank allocated the bytes that it had planned, the optimizer's state among them.
+inline void check_memory(const std::vector<RankRecord>& ranks, std::string_view strategy) {
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank)
+    if (ranks[rank].planned_bytes != ranks[rank].allocated_bytes)
+      throw Error(concatenate("dtrain: under ", strategy, ", rank ", rank, " planned ", ranks[rank].planned_bytes,
+                              " bytes and allocated ", ranks[rank].allocated_bytes, "."));
 }
 
 /// Every rank tells the same number, to the bit.
@@ -280,9 +224,12 @@ template <class Model, class S, Scalar T = double>
 RecordedRun record_run(const RunOptions& options) {
   static_assert(!S::has_dynamic, "dtrain: a recorded run needs a strategy whose degrees are all known");
   std::vector<detail::RankRecord> ranks(static_cast<std::size_t>(S::static_ranks));
-  detail::on_ranks(S::static_ranks, [&](comm::Threads& world) {
-    detail::record_rank<Model, S, T>(world, options, ranks[static_cast<std::size_t>(world.rank())]);
-  });
+  train::run_ranks<S>(
+      [&](train::Rank<S, Host>& rank) {
+        detail::record_rank<Model, S, T>(rank, options, ranks[static_cast<std::size_t>(rank.index())]);
+      },
+      {.threads_per_rank = options.threads_per_rank});
+  detail::check_memory(ranks, S::describe());
   using Record = detail::RankRecord;
   const std::string name = S::describe();
   RecordedRun run;
@@ -291,9 +238,10 @@ RecordedRun record_run(const RunOptions& options) {
   run.start = detail::assemble(ranks, "start", name, [](const Record& r) -> const auto& { return r.start; });
   for (std::size_t step = 0; step < static_cast<std::size_t>(options.steps); ++step) {
     RecordedStep recorded;
-    recorded.tokens = ranks[0].results[step].tokens;
-    recorded.loss = detail::agreed(ranks, "loss", name, [=](const Record& r) { return r.results[step].loss(); });
-    recorded.gradient_norm = detail::agreed(ranks, "norm", name, [=](const Record& r) { return r.norms[step]; });
+    recorded.tokens = ranks[0].reports[step].counted_tokens;
+    recorded.loss = detail::agreed(ranks, "loss", name, [=](const Record& r) { return r.reports[step].loss; });
+    recorded.gradient_norm =
+        detail::agreed(ranks, "norm", name, [=](const Record& r) { return r.reports[step].gradient_norm; });
     recorded.gradients =
         detail::assemble(ranks, "gradient", name, [=](const Record& r) -> const auto& { return r.gradients[step]; });
     recorded.weights =

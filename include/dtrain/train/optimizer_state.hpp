@@ -1,6 +1,7 @@
 // The optimizer of one rank: its state beside the parameters, and the update of all of them.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <span>
@@ -20,13 +21,17 @@ class OptimizerState {
 
   OptimizerState(Device& device, Index parameters, const std::vector<parallel::LocalParameter>& map)
       : device_(device), size_(parameters), arena_(device.allocate(bytes_for(parameters), Contents::zero)) {
-    // Neighbours of one decay are updated in one sweep: the padding between them stays 0.
-    for (const parallel::LocalParameter& parameter : map) {
-      const Range range = parameter.range();
-      if (!runs_.empty() && runs_.back().decay == parameter.decay && range.begin >= runs_.back().range.end)
-        runs_.back().range.end = range.end;
+    // Neighbours of one decay are updated in one sweep: the padding between them stays 0. Sorted by place, since the
+    // map's order is that of the model, and a sweep may not run over parameters of the other kind in between.
+    std::vector<Run> sorted;
+    for (const parallel::LocalParameter& parameter : map) sorted.push_back({parameter.range(), parameter.decay});
+    std::sort(sorted.begin(), sorted.end(),
+              [](const Run& left, const Run& right) { return left.range.begin < right.range.begin; });
+    for (const Run& run : sorted) {
+      if (!runs_.empty() && runs_.back().decay == run.decay)
+        runs_.back().range.end = run.range.end;
       else
-        runs_.push_back({range, parameter.decay});
+        runs_.push_back(run);
     }
   }
 
