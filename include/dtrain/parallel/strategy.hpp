@@ -84,6 +84,8 @@ struct DataParallel {
     ((bytes = Options::bytes), ...);
     return bytes;
   }();
+  /// What `reduce` is called in reports.
+  static constexpr std::string_view collective = "all-reduce";
   template <class C, class T>
   static typename C::Handle reduce(C& communicator, std::span<T> gradients) {
     return communicator.all_reduce(gradients);
@@ -125,16 +127,14 @@ struct PipelineParallel {
   }
 };
 
+/// How many of the policies stand on the axis of `P`.
+template <class P, class... Policies>
+inline constexpr int policies_on_axis_of =
+    (0 + ... + (std::is_same_v<typename P::Axis, typename Policies::Axis> ? 1 : 0));
+
 /// No two policies share an axis.
 template <class... Policies>
-concept OnePolicyPerAxis = [] {
-  bool unique = true;
-  [[maybe_unused]] const auto check = [&]<class Policy>(std::type_identity<Policy>) {
-    unique = unique && ((std::is_same_v<typename Policy::Axis, typename Policies::Axis> ? 1 : 0) + ... + 0) == 1;
-  };
-  (check(std::type_identity<Policies>{}), ...);
-  return unique;
-}();
+concept OnePolicyPerAxis = ((policies_on_axis_of<Policies, Policies...> == 1) && ...);
 
 namespace detail {
 

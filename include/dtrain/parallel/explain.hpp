@@ -1,0 +1,308 @@
+// Explains the program that a model and a strategy lower to, from the types alone and without running a rank.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "dtrain/comm/call_description.hpp"
+#include "dtrain/comm/self.hpp"
+#include "dtrain/core/error.hpp"
+#include "dtrain/core/text.hpp"
+#include "dtrain/parallel/explain_text.hpp"
+#include "dtrain/parallel/explanation.hpp"
+#include "dtrain/parallel/gradient_buckets.hpp"
+#include "dtrain/parallel/gradient_reduction.hpp"
+#include "dtrain/parallel/mesh.hpp"
+#include "dtrain/parallel/parameter_map.hpp"
+#include "dtrain/parallel/schedule_replay.hpp"
+#include "dtrain/parallel/schedule_soundness.hpp"
+#include "dtrain/parallel/schedule_text.hpp"
+#include "dtrain/parallel/stages.hpp"
+
+namespace dtrain::parallel {
+
+namespace detail {
+
+/// "Linear" for dtrain::nn::Linear<...>.
+template <class L>
+std::string short_type_name() {
+  std::string_view text = __PRETTY_FUNCTION__;
+  text = text.substr(text.find("L = ") + 4);
+  text = text.substr(0, text.find_first_of("<;]"));
+  const std::size_t scope = text.rfind("::");
+  return std::string(scope == std::string_view::npos ? text : text.substr(scope + 2));
+}
+
+/// Gathers the numbers of one program.
+template <class Model, class S, Scalar T>
+class Explainer {
+  using Lowered = LoweredModel<Model, typename S::Tensor, T>;
+  using Cuts = Stages<Lowered, S>;
+  using Loss = CrossEntropy<Lowered, T>;
+  using Plan = StagePlan<Lowered, T>;
+  static_assert(Lowered::check());
+  static_assert(Cuts::check());
+  static constexpr Index element_bytes = static_cast<Index>(sizeof(T));
+  static constexpr int stages = S::Pipeline::degree;
+
+ public:
+  Explainer(const BatchShape& shape, const ExplainOptions& options)
+      : mesh_(world_size(options.ranks), 0), shape_(shape), options_(options) {
+    check_batch(shape, mesh_.batch_share().size, Lowered::max_context);
+    tables_ = schedule::build_tables<typename S::Pipeline::Schedule>(stages, shape.micro_batches);
+  }
+
+  [[nodiscard]] Explanation explain() const {
+    Explanation result{.strategy = S::describe(),
+                       .ranks = mesh_.ranks(),
+                       .shares = mesh_.batch_share().size,
+                       .axes = axes(typename S::All{}),
+                       .batch = shape_,
+                       .scalar = std::string(scalar_name<T>()),
+                       .optimizer_states = options_.optimizer_states,
+                       .schedule = std::string(std::string_view(S::Pipeline::Schedule::name)),
+                       .timeline = schedule::draw(tables_),
+                       .bubble = schedule::bubble_of(tables_)};
+    for_elements([&]<int E>(std::integral_constant<int, E>) { result.units.push_back(unit_report<E>()); });
+    for (const UnitReport& unit : result.units) result.whole_parameters += unit.count * unit.whole_parameters;
+    for (int stage = 0; stage < stages; ++stage) result.stages.push_back(stage_report(result.units, stage));
+    return result;
+  }
+
+ private:
+  static int world_size(int ranks) {
+    if (ranks == 0 && S::has_dynamic)
+      throw ConfigurationError(concatenate("dtrain: strategy ", S::describe(),
+                                           " has a dynamic degree; say for how many ranks it is to be explained, by "
+                                           "ExplainOptions::ranks."));
+    return ranks == 0 ? S::static_ranks : ranks;
+  }
+  template <class F>
+  static void for_elements(F&& f) {
+    [&]<std::size_t... E>(std::index_sequence<E...>) {
+      (f(std::integral_constant<int, static_cast<int>(E)>{}), ...);
+    }(std::make_index_sequence<static_cast<std::size_t>(Lowered::elements)>{});
+  }
+  [[nodiscard]] Index rows() const { return shape_.micro_batch_rows(mesh_.batch_share().size); }
+
+  template <class... Policies>
+  [[nodiscard]] std::vector<AxisReport> axes(PolicyList<Policies...>) const {
+    std::vector<std::pair<int, AxisReport>> ordered{
+        {int{Policies::Axis::order}, AxisReport{std::string(std::string_view(Policies::Axis::name)),
+                                                mesh_.template along<typename Policies::Axis>().size}}...};
+    std::sort(ordered.begin(), ordered.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+    std::vector<AxisReport> result;
+    for (auto& [order, axis] : ordered) result.push_back(std::move(axis));
+    return result;
+  }
+
+  // The collective of a move takes whole rows of all features on one side of it.
+  [[nodiscard]] TransferPair transfer(Redistribution move, Index width) const {
+    const Movement movement = movement_of(move);
+    const auto pass = [&](std::string_view collective) {
+      const bool exchanges = !collective.empty() && collective != "slice";
+      return Transfer{collective, exchanges ? rows() * width * element_bytes : 0};
+    };
+    return {pass(movement.forward), pass(movement.backward)};
+  }
+
+  template <int E>
+  [[nodiscard]] UnitReport unit_report() const {
+    using U = typename Lowered::template UnitOf<E>;
+    constexpr ElementTable element = Lowered::table[E];
+    UnitReport report{.name = std::string(Lowered::template element_name<E>),
+                      .first_unit = element.first_unit,
+                      .count = element.count,
+                      .repeated = element.repeated,
+                      .parameters = element.parameter_size,
+                      .activations = element.saved.bytes(Plan::row_capacity(rows()), shard_capacity(0)),
+                      .flops_per_row = Lowered::flops_per_row(shape_.context)[E]};
+    [&]<std::size_t... I>(std::index_sequence<I...>) {
+      (report.nodes.push_back(node_report<U, static_cast<int>(I)>()), ...);
+    }(std::make_index_sequence<static_cast<std::size_t>(U::size)>{});
+    for (const UnitParameter& described : U::parameters) {
+      NodeReport& node = report.nodes[static_cast<std::size_t>(described.node)];
+      node.tied = node.tied || described.tied();
+      if (described.tied()) continue;
+      node.parameters += described.parameter.local_size(Lowered::tensor.degree);
+      node.whole_parameters += described.parameter.whole_size();
+    }
+    for (const NodeReport& node : report.nodes) report.whole_parameters += node.whole_parameters;
+    return report;
+  }
+  template <class U, int I>
+  [[nodiscard]] NodeReport node_report() const {
+    using L = typename U::template Layer<I>;
+    constexpr NodeRule rule = U::rules[I];
+    return {.path = std::string(U::template path<I>),
+            .type = nn::Layer<L> ? short_type_name<L>() : std::string(),
+            .rule = rule,
+            .before = transfer(rule.before, std::max(rule.entering_width, rule.in_width)),
+            .after = transfer(rule.after, rule.out_width)};
+  }
+
+  [[nodiscard]] static Plan plan_of(int stage) {
+    return Plan(Cuts::ranges[static_cast<std::size_t>(stage)], Lowered::tensor.degree);
+  }
+  [[nodiscard]] Index shard_capacity(int stage) const { return plan_of(stage).shard_capacity(rows()); }
+
+  [[nodiscard]] StageReport stage_report(const std::vector<UnitReport>& units, int stage) const {
+    const Plan plan = plan_of(stage);
+    const int shares = mesh_.batch_share().size;
+    const int slots = tables_[static_cast<std::size_t>(stage)].slots;
+    StageReport report{.units = plan.units(),
+                       .parameters = plan.parameter_size(),
+                       .slots = slots,
+                       .memory = plan.memory(rows(), slots, shape_.local_rows(shares),
+                                             Lowered::constants_offsets(shape_.context).back()),
+                       .optimizer = options_.optimizer_states * plan.parameter_size() * element_bytes};
+    for (Index u = plan.units().begin; u < plan.units().end; ++u)
+      report.flops += 3.0 * units[element_of(u)].flops_per_row * static_cast<double>(shape_.local_rows(1));
+    tensor_communications(report, units, plan);
+    batch_communications(report, plan);
+    pipeline_communications(report, plan, stage);
+    return report;
+  }
+  static std::size_t element_of(Index unit) {
+    return static_cast<std::size_t>(Lowered::element_of(static_cast<int>(unit)));
+  }
+
+  /// Adds calls to the entry of the same axis, collective and purpose.
+  static void add(StageReport& report, std::string_view axis, std::string_view collective, std::string_view purpose,
+                  Index calls, Index bytes) {
+    if (calls == 0) return;
+    for (Communication& known : report.communications)
+      if (known.axis == axis && known.collective == collective && known.purpose == purpose) {
+        known.calls += calls;
+        known.bytes += bytes;
+        return;
+      }
+    report.communications.push_back({std::string(axis), std::string(collective), std::string(purpose), calls, bytes});
+  }
+
+  void tensor_communications(StageReport& report, const std::vector<UnitReport>& units, const Plan& plan) const {
+    if constexpr (Lowered::tensor.degree > 1) {
+      constexpr std::string_view axis = axes::Tensor::name;
+      const Index micro_batches = shape_.micro_batches;
+      for (Index u = plan.units().begin; u < plan.units().end; ++u)
+        for (const NodeReport& node : units[element_of(u)].nodes)
+          for (const Transfer& transfer :
+               {node.before.forward, node.after.forward, node.after.backward, node.before.backward})
+            if (transfer.bytes > 0)
+              add(report, axis, transfer.collective, "activations", micro_batches, micro_batches * transfer.bytes);
+      if (Loss::splits_columns && plan.last())
+        add(report, axis, "all-reduce", "loss over the vocabulary", 2 * micro_batches,
+            3 * micro_batches * rows() * static_cast<Index>(sizeof(Accumulator<T>)));
+      for_elements([&]<int E>(std::integral_constant<int, E>) {
+        const Index held = units_of(plan, E);
+        add_gradient_sums<E>(report, held);
+      });
+    }
+  }
+  template <int E>
+  static void add_gradient_sums(StageReport& report, Index held) {
+    using U = typename Lowered::template UnitOf<E>;
+    if (U::tensor_sums.size() > 0)
+      add(report, axes::Tensor::name, "all-reduce", "gradients of uncut parameters", held,
+          held * U::tensor_sums.size() * element_bytes);
+    for (const UnitParameter& described : U::parameters)
+      if (!described.tied() && described.parameter.cut != nn::Cut::none)
+        for (const Segment& segment : segments_of(described.parameter, Lowered::tensor.degree, 0))
+          if (segment.copies > 1)
+            add(report, concatenate(axes::Tensor::name, " / ", Lowered::tensor.degree / segment.copies), "all-reduce",
+                "gradients of copied heads", held,
+                held * segment.rows.size() * described.parameter.local_columns(Lowered::tensor.degree) * element_bytes);
+  }
+  // How many units of an element a stage holds.
+  static Index units_of(const Plan& plan, int element) {
+    const ElementTable& entry = Lowered::table[static_cast<std::size_t>(element)];
+    const Index begin = std::max<Index>(plan.units().begin, entry.first_unit);
+    const Index end = std::min<Index>(plan.units().end, entry.first_unit + entry.count);
+    return std::max<Index>(end - begin, 0);
+  }
+
+  void batch_communications(StageReport& report, const Plan& plan) const {
+    using First = typename FirstPolicy<typename S::Batch>::type;
+    [&]<class... Policies>(PolicyList<Policies...>) {
+      (add_batch_axis<Policies, std::is_same_v<Policies, First>>(report, plan), ...);
+    }(typename S::Batch{});
+  }
+  template <class P, bool InBuckets>
+  void add_batch_axis(StageReport& report, const Plan& plan) const {
+    constexpr std::string_view collective = [] {
+      if constexpr (requires { P::collective; }) return std::string_view(P::collective);
+      return std::string_view("reduce");
+    }();
+    const auto region = [&](std::string_view purpose, Index calls, Index elements) {
+      if (elements > 0) add(report, P::Axis::name, collective, purpose, calls, elements * element_bytes);
+    };
+    if constexpr (InBuckets) {
+      const GradientBuckets<P, comm::Self> buckets(plan.backward_pieces(), P::bucket_bytes / element_bytes);
+      region("gradients, one call a bucket", static_cast<Index>(buckets.buckets()), plan.owned_parameters());
+      region("gradients of tied copies", 1, plan.parameter_size() - plan.owned_parameters());
+    } else {
+      region("gradients", 1, plan.parameter_size());
+    }
+  }
+
+  void pipeline_communications(StageReport& report, const Plan& plan, int stage) const {
+    if constexpr (stages > 1) {
+      constexpr std::string_view axis = axes::Pipeline::name;
+      const Index message_rows = rows();
+      // Of a stream that is cut by rows, tensor rank 0 sends its shard.
+      const auto bytes = [&](Extent extent) {
+        return extent.bytes(message_rows, even_share(message_rows, Lowered::tensor.degree, 0).size());
+      };
+      for (const schedule::Action& action : tables_[static_cast<std::size_t>(stage)].actions) {
+        if (schedule::is_compute(action.kind)) continue;
+        const bool to_next = schedule::partner_of(action.kind, stage) > stage;
+        const bool forward =
+            action.kind == schedule::ActionKind::send_forward || action.kind == schedule::ActionKind::receive_forward;
+        add(report, axis, schedule::is_send(action.kind) ? "send" : "receive",
+            concatenate(forward ? "activations " : "gradients ", schedule::is_send(action.kind) ? "to" : "from",
+                        to_next ? " the next stage" : " the previous stage"),
+            1, bytes(to_next ? plan.output_extent() : plan.input_extent()));
+      }
+      for (const Tie& tie : Lowered::ties) {
+        const int user = Cuts::stage_of(Lowered::table[static_cast<std::size_t>(tie.user)].first_unit);
+        const int owner = Cuts::stage_of(Lowered::table[static_cast<std::size_t>(tie.owner)].first_unit);
+        if (user != owner && (stage == user || stage == owner))
+          add(report, axis, "all-reduce", concatenate("tied parameter, with stage ", stage == user ? owner : user), 1,
+              tie.size * element_bytes);
+      }
+    }
+  }
+
+  Mesh<S> mesh_;
+  BatchShape shape_;
+  ExplainOptions options_;
+  std::vector<schedule::Table> tables_;
+};
+
+}  // namespace detail
+
+/// The numbers of the program that `Model` lowers to under `S`, for batches of `shape`.
+/// Throws ConfigurationError when the batch or the world cannot be dealt out.
+template <class Model, class S, Scalar T = float>
+[[nodiscard]] Explanation explanation_of(const BatchShape& shape, const ExplainOptions& options = {}) {
+  return detail::Explainer<Model, S, T>(shape, options).explain();
+}
+
+/// The same as text of at most 120 columns.
+template <class Model, class S, Scalar T = float>
+[[nodiscard]] std::string explain(const BatchShape& shape, const ExplainOptions& options = {}) {
+  return describe(explanation_of<Model, S, T>(shape, options));
+}
+
+}  // namespace dtrain::parallel
+
+namespace dtrain {
+using parallel::BatchShape;
+using parallel::explain;
+using parallel::ExplainOptions;
+}  // namespace dtrain

@@ -1,0 +1,275 @@
+// An explanation as text: aligned columns for a terminal of 120.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstddef>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "dtrain/core/text.hpp"
+#include "dtrain/parallel/explanation.hpp"
+
+namespace dtrain::parallel {
+
+namespace detail {
+
+/// "1,234,567".
+inline std::string count_text(Index count) {
+  std::string text = concatenate(count);
+  const std::size_t first = text.front() == '-' ? 1 : 0;
+  for (std::size_t at = text.size(); at > first + 3; at -= 3) text.insert(at - 3, ",");
+  return text;
+}
+/// A number with one digit behind the point.
+inline std::string decimal_text(double value) {
+  char digits[64];
+  const auto end = std::to_chars(digits, digits + sizeof digits, value, std::chars_format::fixed, 1).ptr;
+  return {digits, end};
+}
+inline std::string scaled_text(double value, double base, std::span<const std::string_view> units) {
+  std::size_t unit = 0;
+  while (value >= base && unit + 1 < units.size()) {
+    value /= base;
+    ++unit;
+  }
+  return concatenate(unit == 0 && base == 1024.0 ? count_text(static_cast<Index>(value)) : decimal_text(value), " ",
+                     units[unit]);
+}
+/// "1 stage", "3 stages".
+inline std::string plural(Index count, std::string_view thing) {
+  return concatenate(count_text(count), " ", thing, count == 1 ? "" : "s");
+}
+/// "64.0 KiB".
+inline std::string bytes_text(Index bytes) {
+  constexpr std::array<std::string_view, 5> units{"B", "KiB", "MiB", "GiB", "TiB"};
+  return scaled_text(static_cast<double>(bytes), 1024.0, units);
+}
+/// "3.1 GFLOP".
+inline std::string flops_text(double flops) {
+  constexpr std::array<std::string_view, 7> units{"FLOP", "KFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP", "EFLOP"};
+  return scaled_text(flops, 1000.0, units);
+}
+inline std::string percent_text(double share) { return decimal_text(100.0 * share) + " %"; }
+
+inline std::string micro_batches_text(const BatchShape& batch) {
+  return concatenate(batch.micro_batches, batch.micro_batches == 1 ? " micro-batch" : " micro-batches");
+}
+
+inline constexpr std::size_t text_columns = 120;
+
+/// Rows of cells whose columns are as wide as their widest cell. Columns of numbers stand right.
+class TextTable {
+ public:
+  /// One character per column: 'l' or 'r'.
+  explicit TextTable(std::string_view alignment) : alignment_(alignment) {}
+  void row(std::vector<std::string> cells) { rows_.push_back({std::move(cells), true}); }
+  /// A line that keeps to no column.
+  void line(std::string text) { rows_.push_back({{std::move(text)}, false}); }
+
+  [[nodiscard]] std::string text() const {
+    std::vector<std::size_t> widths(alignment_.size(), 0);
+    for (const Row& row : rows_)
+      if (row.aligned)
+        for (std::size_t c = 0; c < row.cells.size(); ++c) widths[c] = std::max(widths[c], row.cells[c].size());
+    std::string out;
+    for (const Row& row : rows_) {
+      std::string line = "  ";
+      if (!row.aligned) line += row.cells[0];
+      for (std::size_t c = 0; row.aligned && c < row.cells.size(); ++c) {
+        const std::string space(widths[c] - row.cells[c].size(), ' ');
+        line += alignment_[c] == 'r' ? space + row.cells[c] : row.cells[c] + space;
+        line += "  ";
+      }
+      line.erase(line.find_last_not_of(' ') + 1);
+      out += line + "\n";
+    }
+    return out;
+  }
+
+ private:
+  struct Row {
+    std::vector<std::string> cells;
+    bool aligned;
+  };
+  std::string_view alignment_;
+  std::vector<Row> rows_{};
+};
+
+/// "blocks.0-3" for units 0 to 3 of an element that repeats, its name for others.
+inline std::string unit_names(const UnitReport& unit, Index begin, Index end) {
+  if (!unit.repeated) return unit.name;
+  const Index first = begin - unit.first_unit;
+  const Index last = end - unit.first_unit - 1;
+  return first == last ? concatenate(unit.name, ".", first) : concatenate(unit.name, ".", first, "-", last);
+}
+inline std::string units_of_stage(const Explanation& program, Range units) {
+  std::string text;
+  for (const UnitReport& unit : program.units) {
+    const Index begin = std::max<Index>(units.begin, unit.first_unit);
+    const Index end = std::min<Index>(units.end, unit.first_unit + unit.count);
+    if (begin < end) text += (text.empty() ? "" : ", ") + unit_names(unit, begin, end);
+  }
+  return text;
+}
+
+inline std::string head_text(const Explanation& program) {
+  std::string mesh = plural(program.ranks, "rank");
+  bool first = true;
+  for (const AxisReport& axis : program.axes) {
+    mesh += concatenate(first ? " = " : " x ", axis.name, " ", axis.size);
+    first = false;
+  }
+  if (program.axes.size() > 1) mesh += concatenate("; neighbours lie along the ", program.axes.front().name, " axis");
+  const BatchShape& batch = program.batch;
+  TextTable table("ll");
+  table.row({"strategy", program.strategy});
+  table.row({"mesh", mesh});
+  table.row(
+      {"batch", concatenate(plural(batch.samples, "sample"), " of ", plural(batch.context, "token"), "; each of ",
+                            plural(program.shares, "share"), " takes ", batch.samples / program.shares, " in ",
+                            micro_batches_text(batch), " of ", plural(batch.micro_batch_rows(program.shares), "row"))});
+  table.row({"model", concatenate(count_text(program.whole_parameters), " parameters in ", program.scalar)});
+  table.row({"work", concatenate(flops_text(program.flops()),
+                                 " per step, a backward pass counted as two forward passes; 6 x "
+                                 "parameters x tokens would be ",
+                                 flops_text(program.rule_of_thumb_flops()))});
+  return "program\n" + table.text();
+}
+
+inline std::string layouts_text(const nn::LayoutRule& rule) {
+  if (rule.in == rule.out) return std::string(nn::layout_name(rule.in));
+  return concatenate(nn::layout_name(rule.in), " -> ", nn::layout_name(rule.out));
+}
+inline std::string widths_text(const NodeRule& rule) {
+  if (rule.in_width == 0) return concatenate("tokens -> ", rule.out_width);
+  return rule.in_width == rule.out_width ? concatenate(rule.in_width)
+                                         : concatenate(rule.in_width, " -> ", rule.out_width);
+}
+inline std::string transfer_text(const Transfer& transfer) {
+  if (transfer.collective.empty()) return "nothing";
+  return transfer.bytes > 0 ? concatenate(transfer.collective, " ", bytes_text(transfer.bytes))
+                            : std::string(transfer.collective);
+}
+inline void add_move(TextTable& table, Layout from, Layout to, const TransferPair& move) {
+  if (move == TransferPair{}) return;
+  table.line(concatenate("    ", nn::layout_name(from), " to ", nn::layout_name(to), ": ", transfer_text(move.forward),
+                         "; backward: ", transfer_text(move.backward)));
+}
+
+/// The nodes of every distinct unit with their layouts, and the moves between them.
+inline std::string units_text(const Explanation& program) {
+  TextTable table("lllrr");
+  table.row({"layer", "type", "layout over the tensor axis", "width of a rank", "parameters of a rank"});
+  for (const UnitReport& unit : program.units) {
+    const std::string names = unit_names(unit, unit.first_unit, unit.first_unit + unit.count);
+    table.line(concatenate(names, unit.count > 1 ? ", each" : "", ": ", count_text(unit.whole_parameters),
+                           " parameters; keeps ", bytes_text(unit.activations), " per micro-batch in flight; forward ",
+                           flops_text(unit.flops_per_row), " per row"));
+    for (const NodeReport& node : unit.nodes) {
+      add_move(table, node.rule.entering, node.rule.rule.in, node.before);
+      if (!node.type.empty())
+        table.row({"  " + node.path, node.type, layouts_text(node.rule.rule), widths_text(node.rule),
+                   node.tied             ? "tied"
+                   : node.parameters > 0 ? count_text(node.parameters)
+                                         : ""});
+      if (node.rule.kind == NodeTraits::Kind::join) table.row({"  " + node.path, "residual sum"});
+      add_move(table, node.rule.rule.out, node.rule.leaving, node.after);
+    }
+  }
+  return "layers and what moves between them, per micro-batch\n" + table.text();
+}
+
+// Stages next to each other whose rows say the same are one row: "1-6".
+template <class Same>
+std::vector<Range> alike(const Explanation& program, Same same) {
+  std::vector<Range> groups;
+  for (std::size_t s = 0; s < program.stages.size(); ++s) {
+    const auto stage = static_cast<Index>(s);
+    if (!groups.empty() && same(program.stages[static_cast<std::size_t>(groups.back().begin)], program.stages[s]))
+      groups.back().end = stage + 1;
+    else
+      groups.push_back({stage, stage + 1});
+  }
+  return groups;
+}
+inline std::string stage_numbers(Range stages) {
+  return stages.size() == 1 ? concatenate(stages.begin) : concatenate(stages.begin, "-", stages.end - 1);
+}
+
+inline std::string stages_text(const Explanation& program) {
+  TextTable table("lrrl");
+  table.row({"stage", "work per step", "in flight", "units"});
+  for (std::size_t s = 0; s < program.stages.size(); ++s) {
+    const StageReport& stage = program.stages[s];
+    table.row(
+        {concatenate(s), flops_text(stage.flops), concatenate(stage.slots), units_of_stage(program, stage.units)});
+  }
+  return "stages\n" + table.text();
+}
+
+inline std::string memory_text(const Explanation& program) {
+  TextTable table("lrrrrrrrr");
+  table.row(
+      {"stage", "parameters", "gradients", "optimizer", "activations", "transient", "constants", "tokens", "total"});
+  const auto groups = alike(program, [](const StageReport& a, const StageReport& b) {
+    return a.memory == b.memory && a.optimizer == b.optimizer;
+  });
+  for (const Range group : groups) {
+    const StageReport& stage = program.stages[static_cast<std::size_t>(group.begin)];
+    const MemoryPlan& memory = stage.memory;
+    table.row({stage_numbers(group), bytes_text(memory.parameters), bytes_text(memory.gradients),
+               bytes_text(stage.optimizer), bytes_text(memory.activations), bytes_text(memory.transient),
+               bytes_text(memory.constants), bytes_text(memory.tokens), bytes_text(stage.total_bytes())});
+  }
+  return concatenate("memory of one rank (", plural(program.optimizer_states, "optimizer state"), " per parameter)\n") +
+         table.text();
+}
+
+inline std::string communication_text(const Explanation& program) {
+  TextTable table("lllrrl");
+  table.row({"stage", "axis", "collective", "calls", "bytes", "of"});
+  const auto groups =
+      alike(program, [](const StageReport& a, const StageReport& b) { return a.communications == b.communications; });
+  bool any = false;
+  for (const Range group : groups) {
+    bool first = true;
+    for (const Communication& call : program.stages[static_cast<std::size_t>(group.begin)].communications) {
+      table.row({first ? stage_numbers(group) : "", call.axis, call.collective, count_text(call.calls),
+                 bytes_text(call.bytes), call.purpose});
+      first = false;
+      any = true;
+    }
+  }
+  if (!any) return "communication: none\n";
+  return "communication of one rank per step, besides a few numbers for loss, token count and norm\n" + table.text();
+}
+
+inline std::string schedule_text(const Explanation& program) {
+  std::string text = concatenate("schedule ", program.schedule, ": ", micro_batches_text(program.batch), " on ",
+                                 plural(static_cast<Index>(program.stages.size()), "stage"), ", idle ",
+                                 percent_text(program.bubble), " of the time when stages cost the same\n");
+  constexpr std::size_t room = text_columns - 6;
+  for (std::size_t begin = 0; begin < program.timeline.size();) {
+    const std::size_t end = std::min(program.timeline.find('\n', begin), program.timeline.size());
+    const std::size_t length = end - begin;
+    text += "  " + program.timeline.substr(begin, std::min(length, room)) + (length > room ? " ..." : "") + "\n";
+    begin = end + 1;
+  }
+  return text;
+}
+
+}  // namespace detail
+
+/// The explanation as text of at most 120 columns.
+[[nodiscard]] inline std::string describe(const Explanation& program) {
+  return detail::head_text(program) + "\n" + detail::units_text(program) + "\n" + detail::stages_text(program) + "\n" +
+         detail::memory_text(program) + "\n" + detail::communication_text(program) + "\n" +
+         detail::schedule_text(program);
+}
+
+}  // namespace dtrain::parallel
