@@ -113,8 +113,12 @@ void attention_backward(Host& device, const AttentionShape& shape, ReadMatrix<T>
       at.transposed_value_panels = detail::pack_head<T>(packed.value(shared), true, scratch);
       at.dkey = detail::head_result<T>(gradient.key(shared), scratch);
       at.dvalue = detail::head_result<T>(gradient.value(shared), scratch);
+      // Every tile of every query head of the group adds to these.
+      for (Index r = 0; r < context; ++r) {
+        std::fill_n(at.dkey.row(r), width, A{0});
+        std::fill_n(at.dvalue.row(r), width, A{0});
+      }
       const detail::ScratchCursor<A> per_head = scratch;
-      bool add = false;  // nothing has been written to dkey and dvalue
       for (Index h = shared * shape.group(); h < (shared + 1) * shape.group(); ++h) {
         scratch = per_head;
         const Range columns{h * width, (h + 1) * width};
@@ -130,11 +134,8 @@ void attention_backward(Host& device, const AttentionShape& shape, ReadMatrix<T>
         const detail::AttentionHead<A> head{shape, static_cast<A>(1.0 / std::sqrt(static_cast<double>(width))),
                                             shape.dropout > 0.0 ? &mask : nullptr,
                                             static_cast<std::uint64_t>(global_head * context * context), factors};
-        // From the last tile, which sees every key and so overwrites all of dkey and dvalue, to the first.
-        for (Index first = (context - 1) / tile * tile; first >= 0; first -= tile) {
-          detail::attention_backward_tile<A>(head, at, {first, std::min(first + tile, context)}, add);
-          add = true;
-        }
+        for (Index first = 0; first < context; first += tile)
+          detail::attention_backward_tile<A>(head, at, {first, std::min(first + tile, context)});
         detail::store_head<T>(at.dquery, gradient.query(h));
       }
       detail::store_head<T>(at.dkey, gradient.key(shared));

@@ -205,8 +205,8 @@ void attention_forward_tile(const AttentionHead<A>& head, Range queries, Matrix<
                             const A* values, A* scores, Matrix<A> output, A* log_sum_exp) {
   const CausalTile causal{queries.begin, head.shape.head_size};
   const Matrix<A> weights(scores, queries.size(), padded_context(head.shape.context));
-  panel_product(head.scale, as_stored(query.row_range(queries)), keys, head.shape.head_size, false,
-                weights.column_range({0, round_up(queries.end, lane_count)}), causal.scores());
+  panel_product<false>(head.scale, as_stored(query.row_range(queries)), keys, head.shape.head_size,
+                       weights.column_range({0, round_up(queries.end, lane_count)}), causal.scores());
   for (Index i = queries.begin; i < queries.end; ++i) {
     A* const row = weights.row(i - queries.begin);
     log_sum_exp[i] = softmax_row(row, i + 1);
@@ -215,8 +215,8 @@ void attention_forward_tile(const AttentionHead<A>& head, Range queries, Matrix<
     const A* const factors = head.factors;
     for (Index j = 0; j < round_up(i + 1, lane_count); ++j) row[j] *= factors[j];
   }
-  panel_product(A{1}, as_stored<A>(weights), values, head.shape.context, false, output.row_range(queries),
-                causal.over_keys());
+  panel_product<false>(A{1}, as_stored<A>(weights), values, head.shape.context, output.row_range(queries),
+                       causal.over_keys());
 }
 
 /// What the backward pass of one query head reads and adds to. Packed operands end in `_panels`.
@@ -249,7 +249,7 @@ void attention_backward_row(const A* factors, A log_sum, A drift, Index visible,
 /// come back from their row's log-sum-exp, then dV += Pd^T dO, dP = mask dO V^T, dS = P (dP - rowsum(dO O)),
 /// dQ = scale dS K, dK += scale dS^T Q, where Pd are the weights after dropout.
 template <class A>
-void attention_backward_tile(const AttentionHead<A>& head, const AttentionGradients<A>& at, Range queries, bool add) {
+void attention_backward_tile(const AttentionHead<A>& head, const AttentionGradients<A>& at, Range queries) {
   const Index size = head.shape.head_size;
   const CausalTile causal{queries.begin, size};
   const Range keys{0, queries.end};
@@ -258,10 +258,10 @@ void attention_backward_tile(const AttentionHead<A>& head, const AttentionGradie
   const Matrix<A> weights(at.weights, queries.size(), columns);
   const Matrix<A> gradients(at.gradients, queries.size(), columns);
   const Matrix<A> dropped(head.mask == nullptr ? at.weights : at.dropped, queries.size(), columns);
-  panel_product(head.scale, as_stored(at.query.row_range(queries)), at.transposed_key_panels, size, false,
-                weights.column_range(computed), causal.scores());
-  panel_product(A{1}, as_stored(at.doutput.row_range(queries)), at.transposed_value_panels, size, false,
-                gradients.column_range(computed), causal.scores());
+  panel_product<false>(head.scale, as_stored(at.query.row_range(queries)), at.transposed_key_panels, size,
+                       weights.column_range(computed), causal.scores());
+  panel_product<false>(A{1}, as_stored(at.doutput.row_range(queries)), at.transposed_value_panels, size,
+                       gradients.column_range(computed), causal.scores());
   for (Index i = queries.begin; i < queries.end; ++i) {
     const A* const output = at.output.row(i);
     const A* const slope = at.doutput.row(i);
@@ -273,12 +273,12 @@ void attention_backward_tile(const AttentionHead<A>& head, const AttentionGradie
                               weights.row(r), gradients.row(r), dropped.row(r));
   }
   const Index first = queries.begin;
-  panel_product(A{1}, transposed<A>(dropped), at.doutput_panels + first * panel_width<A>, head.shape.context, add,
-                at.dvalue.row_range(keys), causal.over_queries(queries.size()));
-  panel_product(head.scale, transposed<A>(gradients), at.query_panels + first * panel_width<A>, head.shape.context, add,
-                at.dkey.row_range(keys), causal.over_queries(queries.size()));
-  panel_product(head.scale, as_stored<A>(gradients), at.key_panels, head.shape.context, false,
-                at.dquery.row_range(queries), causal.over_keys());
+  panel_product<true>(A{1}, transposed<A>(dropped), at.doutput_panels + first * panel_width<A>, head.shape.context,
+                      at.dvalue.row_range(keys), causal.over_queries(queries.size()));
+  panel_product<true>(head.scale, transposed<A>(gradients), at.query_panels + first * panel_width<A>,
+                      head.shape.context, at.dkey.row_range(keys), causal.over_queries(queries.size()));
+  panel_product<false>(head.scale, as_stored<A>(gradients), at.key_panels, head.shape.context,
+                       at.dquery.row_range(queries), causal.over_keys());
 }
 
 }  // namespace detail

@@ -3,8 +3,11 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstddef>
+#include <cstdint>
 #include <limits>
+#include <type_traits>
 
 #include "dtrain/core/scalar.hpp"
 
@@ -25,11 +28,12 @@ template <class A>
 using Lanes = std::array<A, static_cast<std::size_t>(lane_count)>;
 
 /// Adds the lanes pairwise, always in the same order.
-template <class A>
-[[gnu::always_inline]] inline A total(Lanes<A>& lanes) {
-  for (std::size_t width = lanes.size() / 2; width > 0; width /= 2)
-    for (std::size_t lane = 0; lane < width; ++lane) lanes[lane] += lanes[lane + width];
-  return lanes[0];
+template <std::size_t First = 0, std::size_t Count = static_cast<std::size_t>(lane_count), class A>
+[[gnu::always_inline]] inline A total(const Lanes<A>& lanes) {
+  if constexpr (Count == 1)
+    return lanes[First];
+  else
+    return total<First, Count / 2>(lanes) + total<First + Count / 2, Count / 2>(lanes);
 }
 
 /// Sum of `term(i)` for i in [0, count), in lanes of type A.
@@ -43,19 +47,20 @@ template <class A, class Term>
   return total(lanes);
 }
 
-/// The largest `term(i)`, minus infinity for none. NaN terms are passed over.
+/// The bits of a float or double as an integer of the same order, and back: the map is its own inverse.
+template <class Integer>
+[[gnu::always_inline]] constexpr Integer reorder(Integer bits) {
+  return bits ^ ((bits >> (8 * sizeof(Integer) - 1)) & std::numeric_limits<Integer>::max());
+}
+
+/// The largest `term(i)`, minus infinity for none. Maxima of integers may be reordered, and so are vectorised, while
+/// those of floats may not; a NaN counts as larger than infinity or as smaller than minus infinity, by its sign.
 template <class A, class Term>
 [[gnu::always_inline]] inline A lane_max(Index count, Term term) {
-  Lanes<A> lanes;
-  lanes.fill(-std::numeric_limits<A>::infinity());
-  const auto raise = [](A& largest, A value) { largest = value > largest ? value : largest; };
-  Index i = 0;
-  for (; i + lane_count <= count; i += lane_count)
-    for (Index lane = 0; lane < lane_count; ++lane) raise(lanes[static_cast<std::size_t>(lane)], term(i + lane));
-  for (Index lane = 0; lane < count - i; ++lane) raise(lanes[static_cast<std::size_t>(lane)], term(i + lane));
-  A largest = lanes[0];
-  for (const A lane : lanes) raise(largest, lane);
-  return largest;
+  using Integer = std::conditional_t<sizeof(A) == 4, std::int32_t, std::int64_t>;
+  Integer largest = reorder(std::bit_cast<Integer>(-std::numeric_limits<A>::infinity()));
+  for (Index i = 0; i < count; ++i) largest = std::max(largest, reorder(std::bit_cast<Integer>(term(i))));
+  return std::bit_cast<A>(reorder(largest));
 }
 
 /// out[i] = f(in0[i], in1[i], ...) where `out` may be one of the inputs.

@@ -33,7 +33,9 @@ void pack_panels(Matrix<const T> source, A* panels) {
     for (Index r = 0; r < source.rows(); ++r, panels += width) {
       const T* const from = source.row(r) + first;
       if (count == width) {
-        for (Index c = 0; c < width; ++c) panels[c] = static_cast<A>(from[c]);
+        std::array<A, static_cast<std::size_t>(width)> line;  // aliases nothing, so it is filled with SIMD
+        for (std::size_t c = 0; c < line.size(); ++c) line[c] = static_cast<A>(from[c]);
+        std::copy(line.begin(), line.end(), panels);
       } else {
         for (Index c = 0; c < width; ++c) panels[c] = c < count ? static_cast<A>(from[c]) : A{0};
       }
@@ -83,12 +85,14 @@ struct PanelVector<double> {
   typedef double Type __attribute__((vector_size(32)));
 };
 
-/// results = sum over `inner` of a(r, k) * panel(k, :) for 4 rows. Rows from `rows` on repeat the last one.
-template <class A>
-[[gnu::always_inline]] inline void panel_tile(LeftOperand<A> a, Index rows, const A* panel, Range inner, A* results) {
+/// Rows 0 .. rows-1 (at most 4) of c = alpha * sum over `inner` of a(r, k) * panel(k, :), or += if `Add`. All columns
+/// of the panel are written.
+template <bool Add, class A>
+[[gnu::always_inline]] inline void panel_tile(A alpha, LeftOperand<A> a, Index rows, const A* panel, Range inner, A* c,
+                                              Index stride) {
   using Vector = typename PanelVector<A>::Type;
-  constexpr std::size_t bytes = sizeof(Vector);
   constexpr Index half = panel_width<A> / 2;
+  // Rows that do not exist repeat the last one and are not stored.
   const A* const row0 = a.data + inner.begin * a.inner_step;
   const A* const row1 = row0 + (rows > 1 ? a.row_step : 0);
   const A* const row2 = row1 + (rows > 2 ? a.row_step : 0);
@@ -99,8 +103,8 @@ template <class A>
   const Index count = inner.size();
   for (Index k = 0, at = 0; k < count; ++k, at += a.inner_step, from += panel_width<A>) {
     Vector left, right;
-    std::memcpy(&left, from, bytes);
-    std::memcpy(&right, from + half, bytes);
+    std::memcpy(&left, from, sizeof left);
+    std::memcpy(&right, from + half, sizeof right);
     left0 += row0[at] * left;
     right0 += row0[at] * right;
     left1 += row1[at] * left;
@@ -110,23 +114,34 @@ template <class A>
     left3 += row3[at] * left;
     right3 += row3[at] * right;
   }
-  std::memcpy(results, &left0, bytes);
-  std::memcpy(results + half, &right0, bytes);
-  std::memcpy(results + 2 * half, &left1, bytes);
-  std::memcpy(results + 3 * half, &right1, bytes);
-  std::memcpy(results + 4 * half, &left2, bytes);
-  std::memcpy(results + 5 * half, &right2, bytes);
-  std::memcpy(results + 6 * half, &left3, bytes);
-  std::memcpy(results + 7 * half, &right3, bytes);
+  const auto store = [alpha](const Vector& sum, A* to) {
+    Vector value = alpha * sum;
+    if constexpr (Add) {
+      Vector old;
+      std::memcpy(&old, to, sizeof old);
+      value += old;
+    }
+    std::memcpy(to, &value, sizeof value);
+  };
+  store(left0, c);
+  store(right0, c + half);
+  if (rows < 2) return;
+  store(left1, c + stride);
+  store(right1, c + stride + half);
+  if (rows < 3) return;
+  store(left2, c + 2 * stride);
+  store(right2, c + 2 * stride + half);
+  if (rows < 4) return;
+  store(left3, c + 3 * stride);
+  store(right3, c + 3 * stride + half);
 }
 
-/// C = alpha A B, or C += alpha A B if `add`, where B lies in panels of `inner` rows and C has as many rows as A.
+/// C = alpha A B, or C += alpha A B if `Add`, where B lies in panels of `inner` rows and C has as many rows as A.
 /// `span(rows, columns)` tells which part of the inner dimension can differ from zero for these rows and columns of C;
 /// tiles for which it is empty are left as they are.
-template <class A, class Span>
-void panel_product(A alpha, LeftOperand<A> a, const A* panels, Index inner, bool add, Matrix<A> c, Span span) {
+template <bool Add, class A, class Span>
+void panel_product(A alpha, LeftOperand<A> a, const A* panels, Index inner, Matrix<A> c, Span span) {
   constexpr Index width = panel_width<A>;
-  alignas(64) std::array<A, static_cast<std::size_t>(panel_rows * width)> results;
   for (Index column = 0; column < c.columns(); column += width) {
     const Index columns = std::min(width, c.columns() - column);
     const A* const panel = panels + column * inner;
@@ -134,20 +149,19 @@ void panel_product(A alpha, LeftOperand<A> a, const A* panels, Index inner, bool
       const Index rows = std::min(panel_rows, c.rows() - row);
       const Range range = span(Range{row, row + rows}, Range{column, column + columns});
       if (range.size() <= 0) continue;
-      panel_tile<A>({a.data + row * a.row_step, a.row_step, a.inner_step}, rows, panel, range, results.data());
-      for (Index r = 0; r < rows; ++r) {
-        A* const to = c.row(row + r) + column;
-        const A* const from = results.data() + r * width;
-        if (columns == width) {
-          // Trip counts known to the compiler.
-          if (add)
-            for (Index k = 0; k < width; ++k) to[k] += alpha * from[k];
-          else
-            for (Index k = 0; k < width; ++k) to[k] = alpha * from[k];
-        } else {
-          for (Index k = 0; k < columns; ++k) to[k] = (add ? to[k] : A{0}) + alpha * from[k];
-        }
+      const LeftOperand<A> left{a.data + row * a.row_step, a.row_step, a.inner_step};
+      A* const to = c.row(row) + column;
+      if (columns == width) {
+        panel_tile<Add>(alpha, left, rows, panel, range, to, c.stride());
+        continue;
       }
+      alignas(64) std::array<A, static_cast<std::size_t>(panel_rows * width)> whole{};
+      panel_tile<false>(alpha, left, rows, panel, range, whole.data(), width);
+      for (Index r = 0; r < rows; ++r)
+        for (Index k = 0; k < columns; ++k) {
+          A& element = to[r * c.stride() + k];
+          element = (Add ? element : A{0}) + whole[static_cast<std::size_t>(r * width + k)];
+        }
     }
   }
 }
