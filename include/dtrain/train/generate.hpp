@@ -7,6 +7,7 @@
 #include <functional>
 #include <limits>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "dtrain/core/error.hpp"
@@ -52,20 +53,38 @@ std::int32_t draw_token(std::span<const T> logits, const GenerateOptions& option
   return static_cast<std::int32_t>(likeliest - begin);
 }
 
+// Before any rank waits for another: all see the same numbers and refuse them alike.
+inline void check_generation(std::span<const std::int32_t> prompt, Index context, Index max_context, Index vocabulary,
+                             const GenerateOptions& options) {
+  if (prompt.empty())
+    throw ConfigurationError("dtrain: sampling needs a prompt of at least 1 token, and this one is empty.");
+  if (options.tokens < 0 || !(options.temperature >= 0.0) || options.top < 0)
+    throw ConfigurationError(concatenate("dtrain: sampling was asked for ", options.tokens, " tokens at temperature ",
+                                         options.temperature, " among the ", options.top,
+                                         " likeliest; none of the three may be below 0."));
+  if (context < 1 || (max_context > 0 && context > max_context))
+    throw ConfigurationError(concatenate(
+        "dtrain: sampling with a context of ", context, " tokens",
+        max_context > 0 ? concatenate("; give 1 to ", max_context) : std::string("; give at least 1"), "."));
+  for (std::size_t i = 0; i < prompt.size(); ++i)
+    if (prompt[i] < 0 || prompt[i] >= vocabulary)
+      throw DataError(concatenate("dtrain: token ", prompt[i], " at place ", i,
+                                  " of the prompt does not lie in the model's vocabulary [0, ", vocabulary, ")."));
+}
+
 }  // namespace detail
 
 /// Continues `prompt` by `options.tokens` tokens and returns those, the same on all ranks. `context` is the number of
 /// tokens the model sees at once: the last ones. Called by all ranks together.
-/// Throws ConfigurationError for an empty prompt or options out of range.
+/// Throws, on every rank, ConfigurationError for an empty prompt or options out of range, and DataError for a token of
+/// the prompt that the model does not know.
 template <class Trainer>
 std::vector<std::int32_t> generate(Trainer& trainer, std::span<const std::int32_t> prompt, Index context,
                                    const GenerateOptions& options = {}) {
   using Program = typename Trainer::Program;
   static_assert(Program::Lowered::takes_tokens, "dtrain: only a model of tokens can be sampled from");
-  if (prompt.empty() || options.tokens < 0 || !(options.temperature >= 0.0) || options.top < 0)
-    throw ConfigurationError(concatenate("dtrain: sampling ", options.tokens, " tokens at temperature ",
-                                         options.temperature, " from a prompt of ", prompt.size(),
-                                         " tokens; it needs a prompt, and numbers of at least 0."));
+  constexpr Index vocabulary = Program::Lowered::template UnitOf<0>::template Layer<0>::vocabulary;
+  detail::check_generation(prompt, context, Program::Lowered::max_context, vocabulary, options);
   std::vector<std::int32_t> text(prompt.begin(), prompt.end());
   std::vector<typename Program::Element> logits(static_cast<std::size_t>(Program::classes));
   const RandomStream random(options.seed, hash_name("generate"));

@@ -7,6 +7,7 @@
 #include <exception>
 #include <mutex>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -74,8 +75,7 @@ inline LaunchOptions completed(LaunchOptions options, int static_ranks) {
   if (options.ranks < 0 || options.threads_per_rank < 0)
     throw ConfigurationError(concatenate("dtrain: a launch of ", options.ranks, " ranks with ",
                                          options.threads_per_rank,
-                                         " threads each was asked for; neither may be below "
-                                         "0."));
+                                         " threads each was asked for; neither may be below 0."));
   if (options.ranks == 0) options.ranks = static_ranks;
   if (options.threads_per_rank == 0) {
     const int cores = static_cast<int>(std::thread::hardware_concurrency());
@@ -97,8 +97,17 @@ void run_ranks(Body&& body, LaunchOptions options = {}) {
   detail::FirstFailure failure;
   {
     std::vector<std::jthread> threads;
-    for (int r = 1; r < options.ranks; ++r)
-      threads.emplace_back([&, r] { detail::run_rank<S, Device>(r, options, world, failure, body); });
+    try {
+      for (int r = 1; r < options.ranks; ++r)
+        threads.emplace_back([&, r] { detail::run_rank<S, Device>(r, options, world, failure, body); });
+    } catch (const std::system_error& error) {
+      // The ranks that did start wait for those that never will.
+      const int rank = static_cast<int>(threads.size()) + 1;
+      const std::string sentence = concatenate("dtrain: rank ", rank, " of ", options.ranks,
+                                               " could not be started as a thread: ", error.what(), ".");
+      failure.record(rank, std::make_exception_ptr(Error(sentence)), false);
+      world.fail(rank, sentence);
+    }
     detail::run_rank<S, Device>(0, options, world, failure, body);
   }
   if (failure.error() != nullptr) std::rethrow_exception(failure.error());

@@ -84,33 +84,13 @@ class Trainer {
   /// skip the update on all ranks.
   template <class Feed>
   StepReport step(const parallel::BatchShape& shape, Feed&& feed) {
-    const auto begin = Clock::now();
-    double waited = 0.0;
-    const auto timed = [&](Range samples, auto inputs, std::span<std::int32_t> targets) {
-      const auto from = Clock::now();
-      feed(samples, inputs, targets);
-      waited += seconds_since(from);
-    };
-    StepReport report{.step = clock_.attempts() + 1,
-                      .learning_rate = options_.learning_rate(clock_.schedule_step()),
-                      .tokens = shape.samples * shape.context};
-    const auto result = program_.gradients(shape, static_cast<std::uint64_t>(clock_.attempts()), timed);
-    report.loss = result.loss();
-    report.counted_tokens = result.tokens;
-    require_finite(report);
-    report.gradient_norm = program_.gradient_norm();
-    update(report);
-    report.seconds = seconds_since(begin);
-    report.waiting_seconds = waited;
-    return report;
+    return step_at(options_.learning_rate, shape, feed);
   }
 
   /// One step on the next `shape.samples` samples of a source.
   template <class Source>
   StepReport step(const Source& source, const parallel::BatchShape& shape) {
-    const StepReport report = step(shape, training_feed(source));
-    position_ = position_.advanced(shape.samples, source.training_samples());
-    return report;
+    return step_on(options_.learning_rate, source, shape);
   }
 
   /// Mean loss over the whole held-out part of a source, without dropout; `shape` is how much is run at once.
@@ -129,24 +109,23 @@ class Trainer {
   }
 
   /// Trains for `options.steps` steps from where the trainer stands. Everything is checked before the first step.
-  /// Returns the report of the last step.
+  /// A learning rate that leaves its length open ends with these steps; one that is to go on after a resumption needs
+  /// its `decay_steps`. Returns the report of the last step.
   template <class Source>
   StepReport fit(const Source& source, const FitOptions& options) {
     const parallel::BatchShape shape = batch_shape(options.batch, context_of(source), options.micro_batches);
     check_fit(source, options, shape);
-    const optim::LearningRate given = options_.learning_rate;
-    options_.learning_rate = given.resolved(clock_.schedule_step() + options.steps);
+    const optim::LearningRate rate = options_.learning_rate.resolved(clock_.schedule_step() + options.steps);
     program_.prepare(shape, true);
     StepReport report;
     auto last = Clock::now();
     for (Index s = 0; s < options.steps; ++s) {
-      report = step(source, shape);
+      report = step_on(rate, source, shape);
       // From the end of the step before: whatever a user waits for is in it.
       report.seconds = seconds_since(last);
       last = Clock::now();
       if (options.on_step && rank_.is_first()) options.on_step(report);
     }
-    options_.learning_rate = given;
     return report;
   }
 
@@ -162,6 +141,35 @@ class Trainer {
       throw ConfigurationError(concatenate("dtrain: gradients cannot be clipped to a norm of ", options.clip,
                                            "; give a number of at least 0, where 0 turns clipping off."));
     return options;
+  }
+
+  template <class Feed>
+  StepReport step_at(const optim::LearningRate& rate, const parallel::BatchShape& shape, Feed&& feed) {
+    const auto begin = Clock::now();
+    double waited = 0.0;
+    const auto timed = [&](Range samples, auto inputs, std::span<std::int32_t> targets) {
+      const auto from = Clock::now();
+      feed(samples, inputs, targets);
+      waited += seconds_since(from);
+    };
+    StepReport report{.step = clock_.attempts() + 1,
+                      .learning_rate = rate(clock_.schedule_step()),
+                      .tokens = shape.samples * shape.context};
+    const auto result = program_.gradients(shape, static_cast<std::uint64_t>(clock_.attempts()), timed);
+    report.loss = result.loss();
+    report.counted_tokens = result.tokens;
+    require_finite(report);
+    report.gradient_norm = program_.gradient_norm();
+    update(report);
+    report.seconds = seconds_since(begin);
+    report.waiting_seconds = waited;
+    return report;
+  }
+  template <class Source>
+  StepReport step_on(const optim::LearningRate& rate, const Source& source, const parallel::BatchShape& shape) {
+    const StepReport report = step_at(rate, shape, training_feed(source));
+    position_ = position_.advanced(shape.samples, source.training_samples());
+    return report;
   }
 
   template <class Source>
