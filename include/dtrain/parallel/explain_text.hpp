@@ -107,14 +107,19 @@ inline std::string unit_names(const UnitReport& unit, Index begin, Index end) {
   const Index last = end - unit.first_unit - 1;
   return first == last ? concatenate(unit.name, ".", first) : concatenate(unit.name, ".", first, "-", last);
 }
-inline std::string units_of_stage(const Explanation& program, Range units) {
-  std::string text;
+/// The units of a stage, in lines of at most `columns` where their names allow it.
+inline std::vector<std::string> units_of_stage(const Explanation& program, Range units, std::size_t columns) {
+  std::vector<std::string> lines{""};
   for (const UnitReport& unit : program.units) {
     const Index begin = std::max<Index>(units.begin, unit.first_unit);
     const Index end = std::min<Index>(units.end, unit.first_unit + unit.count);
-    if (begin < end) text += (text.empty() ? "" : ", ") + unit_names(unit, begin, end);
+    if (begin >= end) continue;
+    const std::string names = unit_names(unit, begin, end);
+    if (!lines.back().empty()) lines.back() += ",";
+    if (!lines.back().empty() && lines.back().size() + names.size() + 2 > columns) lines.emplace_back();
+    lines.back() += (lines.back().empty() ? "" : " ") + names;
   }
-  return text;
+  return lines;
 }
 
 inline std::string head_text(const Explanation& program) {
@@ -134,10 +139,8 @@ inline std::string head_text(const Explanation& program) {
                             plural(program.shares, "share"), " takes ", batch.samples / program.shares, " in ",
                             micro_batches_text(batch), " of ", plural(batch.micro_batch_rows(program.shares), "row"))});
   table.row({"model", concatenate(count_text(program.whole_parameters), " parameters in ", program.scalar)});
-  table.row({"work", concatenate(flops_text(program.flops()),
-                                 " per step, a backward pass counted as two forward passes; 6 x "
-                                 "parameters x tokens would be ",
-                                 flops_text(program.rule_of_thumb_flops()))});
+  table.row({"work", concatenate(flops_text(program.flops()), " per step, backward counted as two forward passes (",
+                                 flops_text(program.rule_of_thumb_flops()), " by 6 x parameters x tokens)")});
   return "program\n" + table.text();
 }
 
@@ -206,8 +209,11 @@ inline std::string stages_text(const Explanation& program) {
   table.row({"stage", "work per step", "in flight", "units"});
   for (std::size_t s = 0; s < program.stages.size(); ++s) {
     const StageReport& stage = program.stages[s];
-    table.row(
-        {concatenate(s), flops_text(stage.flops), concatenate(stage.slots), units_of_stage(program, stage.units)});
+    std::vector<std::string> cells{concatenate(s), flops_text(stage.flops), concatenate(stage.slots)};
+    for (std::string& names : units_of_stage(program, stage.units, 80)) {
+      cells.push_back(std::move(names));
+      table.row(std::exchange(cells, {"", "", ""}));
+    }
   }
   return "stages\n" + table.text();
 }
