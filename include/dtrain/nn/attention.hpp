@@ -4,6 +4,7 @@
 #include <array>
 #include <span>
 
+#include "dtrain/nn/dropout.hpp"
 #include "dtrain/nn/layer.hpp"
 #include "dtrain/ops/host/attention.hpp"
 #include "dtrain/ops/host/copy.hpp"
@@ -22,6 +23,10 @@ struct AttentionOptions {
   [[nodiscard]] constexpr Features input() const { return query_key_value(heads, key_value_heads, head_size); }
   [[nodiscard]] constexpr Features output() const { return heads_of(heads, head_size); }
 };
+
+/// A width is a whole number of heads.
+template <Index Width, Index Heads>
+concept WidthIsHeads = Heads > 0 && Width > 0 && Width % Heads == 0;
 
 namespace detail {
 
@@ -45,6 +50,7 @@ constexpr LayoutRule by_heads(Layout) { return {Layout::split_features, Layout::
 /// softmax(q k^T / sqrt(head_size), causal) v, per head; the input holds q | k | v side by side.
 template <AttentionOptions Options>
 struct CausalSelfAttention {
+  static_assert(DropsSome<Probability{Options.dropout}>, "dtrain: a dropout probability lies in [0, 1)");
   static constexpr Features input = Options.input();
   static constexpr Features output = Options.output();
   static constexpr bool saves_input = true;

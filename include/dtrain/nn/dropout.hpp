@@ -11,11 +11,15 @@ struct Probability {
   double value = 0.0;
 };
 
+/// Dropout leaves something: the probability lies in [0, 1).
+template <Probability Drop>
+concept DropsSome = Drop.value >= 0.0 && Drop.value < 1.0;
+
 /// Sets elements to zero with a probability and scales the others by 1/(1 - probability), in training only. The mask is
 /// drawn again in the backward pass instead of being kept.
 template <Index Width, Probability Drop>
 struct Dropout {
-  static_assert(Drop.value >= 0.0 && Drop.value < 1.0, "dtrain: a dropout probability lies in [0, 1)");
+  static_assert(DropsSome<Drop>, "dtrain: a dropout probability lies in [0, 1)");
   static constexpr Features input = features_of(Width);
   static constexpr Features output = features_of(Width);
   static constexpr bool in_place = true;

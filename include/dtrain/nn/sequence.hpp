@@ -21,13 +21,16 @@ struct Residual {};
 /// `Count` copies of a block, each with parameters of its own; allowed as an element of the model's own sequence.
 template <int Count, class Block>
 struct Repeat {
-  static_assert(Count > 0, "dtrain: a Repeat needs a count above 0");
+  static_assert(Positive<Count>, "dtrain: a Repeat needs a count above 0");
 };
 
 /// Gives a layer the name under which its parameters are known. An unnamed layer is known by its index, as in
 /// torch.nn.Sequential, below the nearest name around it.
-template <FixedString Name, class Layer>
-struct Named {};
+template <FixedString Name, class L>
+struct Named {
+  static constexpr auto name = Name;
+  using NamedLayer = L;
+};
 
 /// A leaf of the flattened model and the path of its name.
 template <class L, FixedString Path>
@@ -90,42 +93,55 @@ constexpr bool vanishes() {
   return false;
 }
 
+// Paths are types from here on: nvcc 13 matches no partial specialisation on strings as template arguments.
+template <FixedString Text>
+struct Path {
+  static constexpr auto text = Text;
+};
+using EmptyPath = Path<FixedString<1>("")>;
+template <class Front, class Back>
+using Joined = Path<join_path<Front::text, Back::text>()>;
+template <std::size_t Number>
+using IndexPath = Path<index_name<Number>()>;
+
+template <class L>
+concept HasName = requires { typename L::NamedLayer; };
+
 /// `Base` is the path of the nearest name around, `Indices` the indices since then.
-template <class L, FixedString Base, FixedString Indices>
+template <class L, class Base, class Indices>
 struct Flatten {
   static_assert(Layer<L>, "dtrain: this is not a layer: it lacks input, output, layouts, parameters or flops_per_row");
-  using type = std::conditional_t<vanishes<L>(), NodeList<>, NodeList<Node<L, join_path<Base, Indices>()>>>;
+  using type = std::conditional_t<vanishes<L>(), NodeList<>, NodeList<Node<L, Joined<Base, Indices>::text>>>;
 };
 
-template <class Indices, FixedString Base, FixedString Outer, class... Layers>
+template <class Sequence, class Base, class Outer, class... Layers>
 struct FlattenEach;
-template <std::size_t... I, FixedString Base, FixedString Outer, class... Layers>
+template <std::size_t... I, class Base, class Outer, class... Layers>
 struct FlattenEach<std::index_sequence<I...>, Base, Outer, Layers...> {
-  using type =
-      decltype((NodeList<>{} + ... + typename Flatten<Layers, Base, join_path<Outer, index_name<I>()>()>::type{}));
+  using type = decltype((NodeList<>{} + ... + typename Flatten<Layers, Base, Joined<Outer, IndexPath<I>>>::type{}));
 };
 
-template <class... Layers, FixedString Base, FixedString Indices>
+template <class... Layers, class Base, class Indices>
 struct Flatten<Sequence<Layers...>, Base, Indices>
     : FlattenEach<std::index_sequence_for<Layers...>, Base, Indices, Layers...> {};
 
-template <class... Layers, FixedString Base, FixedString Indices>
+template <class... Layers, class Base, class Indices>
 struct Flatten<Residual<Layers...>, Base, Indices> {
-  static constexpr auto path = join_path<Base, Indices>();
+  static constexpr auto path = Joined<Base, Indices>::text;
   using type = decltype(NodeList<Node<ToStream, path>, Node<Fork, path>>{} +
                         typename FlattenEach<std::index_sequence_for<Layers...>, Base, Indices, Layers...>::type{} +
                         NodeList<Node<ToStream, path>, Node<Join, path>>{});
 };
 
-template <FixedString Name, class L, FixedString Base, FixedString Indices>
-struct Flatten<Named<Name, L>, Base, Indices> : Flatten<L, join_path<Base, Name>(), FixedString<1>("")> {};
+template <HasName L, class Base, class Indices>
+struct Flatten<L, Base, Indices> : Flatten<typename L::NamedLayer, Joined<Base, Path<L::name>>, EmptyPath> {};
 
 template <class L>
 inline constexpr bool is_repeat = false;
 template <int Count, class Block>
 inline constexpr bool is_repeat<Repeat<Count, Block>> = true;
 
-template <int Count, class Block, FixedString Base, FixedString Indices>
+template <int Count, class Block, class Base, class Indices>
 struct Flatten<Repeat<Count, Block>, Base, Indices> {
   static_assert(!is_repeat<Repeat<Count, Block>>,
                 "dtrain: a Repeat stands only in the model's own sequence, not inside another layer");
@@ -155,32 +171,27 @@ constexpr ElementList<Left..., Right...> operator+(ElementList<Left...>, Element
 
 namespace detail {
 
-template <FixedString Name, class L, FixedString Base>
+// An element is known by its name, or else by its index.
+template <class L, class Name, class Index>
 struct ElementOf {
-  using nodes = typename Flatten<L, Base, Name>::type;
-  using type = std::conditional_t<nodes::size == 0, ElementList<>, ElementList<Element<Name, false, 1, nodes>>>;
+  using nodes = typename Flatten<L, Name, Index>::type;
+  using type = std::conditional_t<nodes::size == 0, ElementList<>,
+                                  ElementList<Element<Joined<Name, Index>::text, false, 1, nodes>>>;
 };
-template <FixedString Name, int Count, class Block, FixedString Base>
-struct ElementOf<Name, Repeat<Count, Block>, Base> {
-  using nodes = typename Flatten<Block, "", "">::type;
+template <int Count, class Block, class Name, class Index>
+struct ElementOf<Repeat<Count, Block>, Name, Index> {
+  using nodes = typename Flatten<Block, EmptyPath, EmptyPath>::type;
   static_assert(nodes::size > 0, "dtrain: the block of a Repeat holds no layer");
-  using type = ElementList<Element<Name, true, Count, nodes>>;
+  using type = ElementList<Element<Joined<Name, Index>::text, true, Count, nodes>>;
 };
-template <FixedString Index, FixedString Name, class L, FixedString Base>
-struct ElementOf<Index, Named<Name, L>, Base> : ElementOf<Name, L, Name> {};
-// A name is a base of its own: the index is used up.
-template <FixedString Name, class L>
-  requires(!is_repeat<L> && Name.view().size() > 0)
-struct ElementOf<Name, L, Name> {
-  using nodes = typename Flatten<L, Name, "">::type;
-  using type = std::conditional_t<nodes::size == 0, ElementList<>, ElementList<Element<Name, false, 1, nodes>>>;
-};
+template <HasName L, class Base, class Index>
+struct ElementOf<L, Base, Index> : ElementOf<typename L::NamedLayer, Path<L::name>, EmptyPath> {};
 
 template <class Indices, class... Layers>
 struct ElementsOf;
 template <std::size_t... I, class... Layers>
 struct ElementsOf<std::index_sequence<I...>, Layers...> {
-  using type = decltype((ElementList<>{} + ... + typename ElementOf<index_name<I>(), Layers, "">::type{}));
+  using type = decltype((ElementList<>{} + ... + typename ElementOf<Layers, EmptyPath, IndexPath<I>>::type{}));
 };
 
 template <class Model>

@@ -325,7 +325,8 @@ constexpr BufferPlan<Count> plan_buffers(const std::array<NodeTraits, Count>& tr
     node.branch = place(ids[4]);
     node.statistics = plan.saved;
     plan.saved += traits[i].statistics;
-    for (const Redistribution move : {traits[i].before, traits[i].after})
+    const std::array<Redistribution, 2> moves{traits[i].before, traits[i].after};
+    for (const Redistribution move : moves)
       if (move == Redistribution::gather_features || move == Redistribution::slice_features)
         plan.exchange = larger(plan.exchange, larger(traits[i].entering, traits[i].in));
   }

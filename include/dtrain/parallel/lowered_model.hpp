@@ -1,11 +1,14 @@
 // A model lowered for a tensor axis: its units in order, their tables of sizes, ties and places to cut.
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
 #include <tuple>
+#include <utility>
 
 #include "dtrain/core/text.hpp"
 #include "dtrain/parallel/unit.hpp"
@@ -45,6 +48,10 @@ concept TieFound = Found;
 /// A tied parameter has the shape of the parameter whose storage it uses.
 template <Index Rows, Index Columns, Index OwnerRows, Index OwnerColumns>
 concept TiedShapesMatch = Rows == OwnerRows && Columns == OwnerColumns;
+
+/// Elements `First` and `Second` of the model hold a parameter of the same name; both are -1 where no two do.
+template <int First, int Second>
+concept NamesDiffer = First < 0 && Second < 0;
 
 /// A repeated block gives what it takes, in layout and in width.
 template <Layout Takes, Layout Gives, Index WidthTaken, Index WidthGiven>
@@ -159,13 +166,13 @@ class LoweredElements<nn::ElementList<Elements...>, Tensor, T> {
     std::pair<int, int> found{-1, -1};
     const auto search = [&]<std::size_t E>(std::integral_constant<std::size_t, E>) {
       using U = UnitOf<static_cast<int>(E)>;
-      if (Element<static_cast<int>(E)>::repeated) return;
-      for (int p = 0; p < U::parameter_count; ++p) {
-        const UnitParameter& candidate = U::parameters[static_cast<std::size_t>(p)];
-        if (!candidate.tied() &&
-            detail::is_named(whole, U::paths[static_cast<std::size_t>(candidate.node)], candidate.parameter.name))
-          found = {static_cast<int>(E), p};
-      }
+      if constexpr (!Element<static_cast<int>(E)>::repeated)
+        for (int p = 0; p < U::parameter_count; ++p) {
+          const UnitParameter& candidate = U::parameters[static_cast<std::size_t>(p)];
+          if (!candidate.tied() &&
+              detail::is_named(whole, U::paths[static_cast<std::size_t>(candidate.node)], candidate.parameter.name))
+            found = {static_cast<int>(E), p};
+        }
     };
     [&]<std::size_t... E>(std::index_sequence<E...>) {
       (search(std::integral_constant<std::size_t, E>{}), ...);
@@ -269,10 +276,40 @@ class LoweredElements<nn::ElementList<Elements...>, Tensor, T> {
     [&]<std::size_t... E>(std::index_sequence<E...>) {
       (check_element<static_cast<int>(E)>(), ...);
     }(std::make_index_sequence<static_cast<std::size_t>(elements)>{});
+    static_assert(NamesDiffer<same_names.first, same_names.second>,
+                  "dtrain: two parameters of a model have the same name");
     return true;
   }
 
  private:
+  static constexpr int parameter_count = [] {
+    return []<std::size_t... E>(std::index_sequence<E...>) {
+      return (0 + ... + UnitOf<static_cast<int>(E)>::parameter_count);
+    }(std::make_index_sequence<static_cast<std::size_t>(elements)>{});
+  }();
+  // Two elements that hold parameters of one name. Names are compared by their hashes, which start a parameter too.
+  static constexpr std::pair<int, int> same_names = [] {
+    std::array<std::pair<std::uint64_t, int>, static_cast<std::size_t>(parameter_count)> names{};
+    std::size_t at = 0;
+    const auto add = [&]<std::size_t E>(std::integral_constant<std::size_t, E>) {
+      using U = UnitOf<static_cast<int>(E)>;
+      std::uint64_t base = hash_name("");
+      if (table[E].repeated) base = hash_name(".0.", hash_name(element_name<static_cast<int>(E)>));
+      for (const UnitParameter& described : U::parameters)
+        if (!described.tied())
+          names[at++] = {hash_name(described.parameter.name,
+                                   hash_name(".", hash_name(U::paths[static_cast<std::size_t>(described.node)], base))),
+                         static_cast<int>(E)};
+    };
+    [&]<std::size_t... E>(std::index_sequence<E...>) {
+      (add(std::integral_constant<std::size_t, E>{}), ...);
+    }(std::make_index_sequence<static_cast<std::size_t>(elements)>{});
+    std::sort(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(at));
+    for (std::size_t i = 1; i < at; ++i)
+      if (names[i - 1].first == names[i].first) return std::pair{names[i - 1].second, names[i].second};
+    return std::pair{-1, -1};
+  }();
+
   template <int E>
   static consteval void check_element() {
     using U = UnitOf<E>;

@@ -63,11 +63,21 @@ concept ReducesGradients = Policy<P> && requires(C& communicator, std::span<floa
 template <int Degree>
 concept PositiveDegree = Degree >= 1;
 
+/// A size in bytes is a positive number.
+template <long long Bytes>
+concept PositiveBytes = Bytes > 0;
+
 /// Gradient buckets of `Bytes` bytes: each is reduced as soon as the backward pass has filled it.
 template <long long Bytes>
 struct BucketBytes {
-  static_assert(Bytes > 0, "dtrain: a gradient bucket needs a size above 0");
+  static_assert(PositiveBytes<Bytes>, "dtrain: a gradient bucket needs a size above 0");
   static constexpr long long bytes = Bytes;
+};
+
+/// An option of data parallelism.
+template <class Option>
+concept BucketOption = requires {
+  { Option::bytes } -> std::convertible_to<long long>;
 };
 
 /// The batch is cut across `Degree` ranks (or `dynamic`), which hold the same parameters and sum their gradients.
@@ -76,6 +86,7 @@ template <int Degree, class... Options>
 struct DataParallel {
   static_assert(Degree == dynamic || PositiveDegree<Degree>,
                 "dtrain: the degree of data parallelism must be at least 1, or dynamic");
+  static_assert((BucketOption<Options> && ...), "dtrain: DataParallel takes no option but BucketBytes");
   using Axis = axes::Data;
   static constexpr int degree = Degree;
   /// Unless an option says otherwise: 25 MB, as PyTorch's DistributedDataParallel.

@@ -63,9 +63,9 @@ class Unit<nn::NodeList<Nodes...>, Tensor, Entering, EnteringFeatures, T> {
       ++node;
     };
     (take(std::type_identity<typename Nodes::Layer>{}), ...);
-    const auto [sums_begin, size] = detail::place_parameters(result.parameters, Tensor.degree);
-    result.sums_begin = sums_begin;
-    result.size = size;
+    const std::pair<Index, Index> region = detail::place_parameters(result.parameters, Tensor.degree);
+    result.sums_begin = region.first;
+    result.size = region.second;
     return result;
   }();
 
@@ -276,6 +276,16 @@ class Unit<nn::NodeList<Nodes...>, Tensor, Entering, EnteringFeatures, T> {
     }
   }
 
+  // Where the branch that ends at node `join` began.
+  static consteval std::size_t fork_of(int join) {
+    int open = 0;
+    for (int node = join; node > 0; --node) {
+      const NodeTraits::Kind kind = rules[static_cast<std::size_t>(node)].kind;
+      open += kind == NodeTraits::Kind::join ? 1 : kind == NodeTraits::Kind::fork ? -1 : 0;
+      if (open == 0) return static_cast<std::size_t>(node);
+    }
+    return 0;
+  }
   template <std::size_t... I>
   static consteval void check_nodes(std::index_sequence<I...>) {
     (check_node<static_cast<int>(I)>(), ...);
@@ -292,6 +302,9 @@ class Unit<nn::NodeList<Nodes...>, Tensor, Entering, EnteringFeatures, T> {
                               Tensor.degree*(rule.in_width < rule.entering_width ? rule.in_width : rule.entering_width),
                               (rule.in_width < rule.entering_width ? rule.entering_width : rule.in_width)>,
           "dtrain: fused, padded or copied features cannot be gathered or sliced between tensor-parallel ranks");
+    if constexpr (rule.kind == NodeTraits::Kind::join)
+      static_assert(ResidualKeepsWidth<rules[fork_of(I)].whole_in, rule.whole_in>,
+                    "dtrain: a residual branch does not give the width that it adds to");
     if constexpr (nn::Layer<L>) {
       static_assert(WidthsMatch<rule.whole_before, rule.whole_in, L>,
                     "dtrain: the width before a layer is not the width that it takes");
