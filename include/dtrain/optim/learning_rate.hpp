@@ -27,10 +27,10 @@ class LearningRate {
   explicit(false) LearningRate(double rate) : LearningRate(Constant{.rate = rate}) {}
 
   template <class Type>
-    requires(!std::same_as<std::remove_cvref_t<Type>, LearningRate> &&
-             !std::is_arithmetic_v<std::remove_cvref_t<Type>> && Schedule<std::remove_cvref_t<Type>>)
+    requires(!std::same_as<std::decay_t<Type>, LearningRate> && !std::is_arithmetic_v<std::decay_t<Type>> &&
+             Schedule<std::decay_t<Type>>)
   explicit(false) LearningRate(Type&& schedule)
-      : held_(std::make_shared<const Holder<std::remove_cvref_t<Type>>>(std::forward<Type>(schedule))) {
+      : held_(std::make_shared<const Holder<std::decay_t<Type>>>(std::forward<Type>(schedule))) {
     held_->validate();
   }
 

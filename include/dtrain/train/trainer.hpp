@@ -218,7 +218,7 @@ class Trainer {
                                                                 : rank_.index()};
     rank_.world().all_reduce(std::span(first), comm::Reduction::minimum).wait();
     throw NumericalError(
-        concatenate("dtrain: the loss of step ", report.step, " is ", report.loss, "; rank ", first[0],
+        concatenate("dtrain: the loss of step ", report.step, " is ", std::abs(report.loss), "; rank ", first[0],
                     " is the first to compute it so. Nothing was updated. Lower the learning rate (now ",
                     report.learning_rate, ") or look at the data of this step."));
   }
