@@ -6,7 +6,7 @@
 
 namespace dt = dtrain;
 
-// Includes the mismatches: fault H2
+// fault H2
 TEST_CASE("threads pass the conformance suite") {
   for (const int size : {1, 2, 3, 4, 8}) {
     CAPTURE(size);

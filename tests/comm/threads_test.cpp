@@ -193,6 +193,29 @@ TEST_CASE("an exception that passes a posted operation frees the peers at once")
   }
 }
 
+TEST_CASE("a buffer is not touched after its rank gave the operation up") {
+  for (int run = 0; run < 60; ++run) {
+    ThreadsWorld world(2);
+    const auto thrown = outcomes(
+        world,
+        [run](Threads& ranks) {
+          std::vector<float> data(400'000, 1.0f);
+          const bool message = run % 2 == 0;
+          auto pending = message
+                             ? (ranks.rank() == 0 ? ranks.receive(std::span(data), 1) : ranks.send(std::span(data), 0))
+                             : ranks.all_reduce(std::span(data));
+          if (ranks.rank() == 0) {
+            std::this_thread::sleep_for(std::chrono::microseconds(run * 10));
+            throw std::runtime_error("in the middle");  // frees `data` while rank 1 moves it, if nothing prevents that
+          }
+          pending.wait();
+        },
+        /*report=*/false);
+    CHECK(sentence<std::runtime_error>(thrown[0]) == "in the middle");
+    if (thrown[1]) CHECK(contains(sentence<dt::AbortedError>(thrown[1]), "rank 0 gave up"));
+  }
+}
+
 TEST_CASE("a handle that is dropped completes its operation") {
   run_ranks(3, [](Threads& ranks) {
     std::vector<std::int32_t> data(50'000, ranks.rank() + 1);
