@@ -15,7 +15,7 @@ int main(int argc, char** argv) {
   return dt::launch<Strategy>(argc, argv, [&](auto& rank) {
     const dt::data::ByteText text(path, {.context = 32});
     dt::Trainer<Model, Strategy, dt::AdamW> trainer(rank, {.learning_rate = dt::Cosine{.peak = 1e-2, .warmup = 10}});
-    const dt::StepReport last = trainer.fit(text, {.steps = 200, .batch = 16, .micro_batches = 4});
+    const dt::StepReport last = trainer.fit(text, {.steps = 100, .batch = 16, .micro_batches = 4});
     const auto written = dt::generate(trainer, dt::data::ByteText::encode("dt::"), 32, {.tokens = 60});
     if (rank.is_first())
       std::printf("loss %.3f nats per byte; it writes: dt::%s\n", last.loss,
