@@ -65,6 +65,22 @@ void check_mismatches(C& communicator) {
 
   check("another count", {name, "all_reduce #0", "4 float", "3 float"},
         [&](C& group) { group.all_reduce(data.first(odd ? 3 : 4)).wait(); });
+  check("another count of a broadcast", {name, "2 float", "3 float"},
+        [&](C& group) { group.broadcast(data.first(odd ? 3 : 2), 0).wait(); });
+  const auto ranks = static_cast<std::size_t>(communicator.size());
+  std::vector<float> whole(3 * ranks);
+  check("another shard size of an all_gather", {name, "all_gather #0"}, [&](C& group) {
+    const std::size_t shard = odd ? 3 : 2;
+    group.all_gather(std::span<const float>(data.first(shard)), std::span(whole).first(shard * ranks)).wait();
+  });
+  check("another shard size of a reduce_scatter", {name, "reduce_scatter #0"}, [&](C& group) {
+    const std::size_t shard = odd ? 3 : 2;
+    group.reduce_scatter(std::span<const float>(whole).first(shard * ranks), data.first(shard)).wait();
+  });
+  check("another block size of an all_to_all", {name, "all_to_all #0"}, [&](C& group) {
+    std::vector<float> out((odd ? 3 : 2) * ranks);
+    group.all_to_all(std::span<const float>(whole).first(out.size()), std::span(out)).wait();
+  });
   check("another element type", {name, "float", "bfloat16"}, [&](C& group) {
     if (odd)
       group.all_reduce(std::span(half)).wait();
