@@ -39,10 +39,6 @@ struct GptShape {
   }
 };
 
-/// A width is a whole number of heads.
-template <int Width, int Heads>
-concept WidthIsHeads = Heads > 0 && Width > 0 && Width % Heads == 0;
-
 namespace detail {
 
 // Start of GPT-2: deviation 0.02, and 0.02/sqrt(2 layers) for the layers that add to the residual stream.
@@ -54,7 +50,7 @@ constexpr double root(double value) {
 
 template <GptShape Shape>
 struct GptParts {
-  static_assert(WidthIsHeads<Shape.width, Shape.heads>,
+  static_assert(nn::WidthIsHeads<Shape.width, Shape.heads>,
                 "dtrain: the width of a Gpt is not a whole number of attention heads");
   static constexpr Index width = Shape.width;
   static constexpr nn::AttentionOptions attention = Shape.attention();
@@ -77,17 +73,16 @@ struct GptParts {
       nn::Residual<nn::Named<"mlp_norm", nn::LayerNorm<width>>, nn::Named<"mlp", Mlp>, Drop>>;
   using Head = std::conditional_t<Shape.tied, nn::Linear<width, vocabulary, head, "token_embedding.weight">,
                                   nn::Linear<width, vocabulary, head>>;
+  using Model = nn::Sequence<nn::Named<"token_embedding", nn::TokenEmbedding<Shape.vocab, Shape.width, tokens>>,
+                             nn::Named<"position_embedding", nn::PositionEmbedding<Shape.context, Shape.width>>, Drop,
+                             nn::Named<"blocks", nn::Repeat<Shape.layers, Block>>,
+                             nn::Named<"final_norm", nn::LayerNorm<Shape.width>>, nn::Named<"head", Head>>;
 };
 
 }  // namespace detail
 
 /// Token ids to logits of [rows, vocab].
 template <GptShape Shape>
-using Gpt = nn::Sequence<
-    nn::Named<"token_embedding", nn::TokenEmbedding<Shape.vocab, Shape.width, detail::GptParts<Shape>::tokens>>,
-    nn::Named<"position_embedding", nn::PositionEmbedding<Shape.context, Shape.width>>,
-    typename detail::GptParts<Shape>::Drop,
-    nn::Named<"blocks", nn::Repeat<Shape.layers, typename detail::GptParts<Shape>::Block>>,
-    nn::Named<"final_norm", nn::LayerNorm<Shape.width>>, nn::Named<"head", typename detail::GptParts<Shape>::Head>>;
+using Gpt = typename detail::GptParts<Shape>::Model;
 
 }  // namespace dtrain::models

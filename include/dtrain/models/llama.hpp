@@ -47,6 +47,8 @@ namespace detail {
 
 template <LlamaShape Shape>
 struct LlamaParts {
+  static_assert(Shape.head_size > 0 || nn::WidthIsHeads<Shape.width, Shape.heads>,
+                "dtrain: the width of a Llama is not a whole number of attention heads, and no head size is given");
   static constexpr Index width = Shape.width;
   static constexpr nn::AttentionOptions attention = Shape.attention();
   static constexpr nn::LinearOptions linear{.bias = false, .initializer = nn::normal(0.02)};
@@ -66,17 +68,15 @@ struct LlamaParts {
                              nn::Residual<nn::Named<"mlp_norm", Norm>, nn::Named<"mlp", Mlp>, Drop>>;
   using Head = std::conditional_t<Shape.tied, nn::Linear<width, vocabulary, linear, "token_embedding.weight">,
                                   nn::Linear<width, vocabulary, linear>>;
+  using Model = nn::Sequence<nn::Named<"token_embedding", nn::TokenEmbedding<Shape.vocab, Shape.width, tokens>>, Drop,
+                             nn::Named<"blocks", nn::Repeat<Shape.layers, Block>>, nn::Named<"final_norm", Norm>,
+                             nn::Named<"head", Head>>;
 };
 
 }  // namespace detail
 
 /// Token ids to logits of [rows, vocab].
 template <LlamaShape Shape>
-using Llama = nn::Sequence<
-    nn::Named<"token_embedding", nn::TokenEmbedding<Shape.vocab, Shape.width, detail::LlamaParts<Shape>::tokens>>,
-    typename detail::LlamaParts<Shape>::Drop,
-    nn::Named<"blocks", nn::Repeat<Shape.layers, typename detail::LlamaParts<Shape>::Block>>,
-    nn::Named<"final_norm", typename detail::LlamaParts<Shape>::Norm>,
-    nn::Named<"head", typename detail::LlamaParts<Shape>::Head>>;
+using Llama = typename detail::LlamaParts<Shape>::Model;
 
 }  // namespace dtrain::models

@@ -90,7 +90,8 @@ constexpr Index max_context() {
   return 0;
 }
 
-// Conditions with their numbers as template arguments, so that a failed assertion prints them.
+// Conditions with their numbers as template arguments, so that a failed assertion prints them. Those of several terms
+// are made one by bool(...): g++ prints the numbers of the term that failed only.
 
 /// `Width` features (or heads, or units) can be shared evenly by `Degree` tensor ranks.
 template <Index Width, int Degree>
@@ -102,11 +103,11 @@ concept HeadsDivide = Heads % Degree == 0;
 
 /// `KeyValueHeads` heads can be shared by `Degree` ranks, evenly or by equally many copies.
 template <Index KeyValueHeads, int Degree>
-concept KeyValueHeadsDivide = KeyValueHeads % Degree == 0 || Degree % KeyValueHeads == 0;
+concept KeyValueHeadsDivide = bool(KeyValueHeads % Degree == 0 || Degree % KeyValueHeads == 0);
 
 /// Every one of `Heads` query heads has its key/value head among `KeyValueHeads`.
 template <Index Heads, Index KeyValueHeads>
-concept QueryGroupsDivide = KeyValueHeads > 0 && Heads % KeyValueHeads == 0;
+concept QueryGroupsDivide = bool(KeyValueHeads > 0 && Heads % KeyValueHeads == 0);
 
 /// No feature lives on several of `Degree` ranks.
 template <bool Copied, int Degree>

@@ -47,15 +47,15 @@ concept TieFound = Found;
 
 /// A tied parameter has the shape of the parameter whose storage it uses.
 template <Index Rows, Index Columns, Index OwnerRows, Index OwnerColumns>
-concept TiedShapesMatch = Rows == OwnerRows && Columns == OwnerColumns;
+concept TiedShapesMatch = bool(Rows == OwnerRows && Columns == OwnerColumns);
 
 /// Elements `First` and `Second` of the model hold a parameter of the same name; both are -1 where no two do.
 template <int First, int Second>
-concept NamesDiffer = First < 0 && Second < 0;
+concept NamesDiffer = bool(First < 0 && Second < 0);
 
 /// A repeated block gives what it takes, in layout and in width.
 template <Layout Takes, Layout Gives, Index WidthTaken, Index WidthGiven>
-concept BlockRepeats = Takes == Gives && WidthTaken == WidthGiven;
+concept BlockRepeats = bool(Takes == Gives && WidthTaken == WidthGiven);
 
 namespace detail {
 

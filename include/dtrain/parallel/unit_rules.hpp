@@ -50,11 +50,15 @@ inline constexpr Index parameter_alignment = 16;
 
 /// Features in one part, without padding or copies, so that `Degree` ranks' shares lie side by side.
 template <Index Parts, Index WidthOfAllRanks, Index Width>
-concept SharesLieSideBySide = Parts == 1 && WidthOfAllRanks == Width;
+concept SharesLieSideBySide = bool(Parts == 1 && WidthOfAllRanks == Width);
 
 /// The width before layer `L` is the width that it takes.
 template <Index Before, Index Takes, class L>
 concept WidthsMatch = Before == Takes;
+
+/// A residual branch gives the width that it is added to.
+template <Index Before, Index Gives>
+concept ResidualKeepsWidth = Before == Gives;
 
 namespace detail {
 

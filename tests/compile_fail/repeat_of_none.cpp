@@ -1,0 +1,16 @@
+// expect: dtrain: a Repeat needs a count above 0
+// expect: Positive<0>
+#include "dtrain/nn/linear.hpp"
+#include "dtrain/nn/sequence.hpp"
+#include "dtrain/parallel/lowered_model.hpp"
+#include "dtrain/parallel/strategy.hpp"
+
+using namespace dtrain;
+
+#ifndef DTRAIN_COMPILE_FAIL_FIXED
+using Model = nn::Sequence<nn::Repeat<0, nn::Linear<8, 8>>>;
+#else
+using Model = nn::Sequence<nn::Repeat<1, nn::Linear<8, 8>>>;
+#endif
+
+static_assert(parallel::LoweredModel<Model, TensorParallel<1>, float>::check());

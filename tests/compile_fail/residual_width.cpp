@@ -1,0 +1,16 @@
+// expect: dtrain: a residual branch does not give the width that it adds to
+// expect: ResidualKeepsWidth<8, 12>
+#include "dtrain/nn/linear.hpp"
+#include "dtrain/nn/sequence.hpp"
+#include "dtrain/parallel/lowered_model.hpp"
+#include "dtrain/parallel/strategy.hpp"
+
+using namespace dtrain;
+
+#ifndef DTRAIN_COMPILE_FAIL_FIXED
+using Model = nn::Sequence<nn::Linear<4, 8>, nn::Residual<nn::Linear<8, 12>>>;
+#else
+using Model = nn::Sequence<nn::Linear<4, 8>, nn::Residual<nn::Linear<8, 8>>>;
+#endif
+
+static_assert(parallel::LoweredModel<Model, TensorParallel<1>, float>::check());
