@@ -42,12 +42,14 @@ int main(int argc, char** argv) {
     const auto batch = trainer.batch_shape(20, source.context());
     std::optional<dt::MetricsFile> metrics;
     if (rank.is_first()) metrics.emplace("own_loop.jsonl");
+    double seconds = 0.0;
     for (int step = 0; step < 400; ++step) {
       const dt::StepReport report = trainer.step(source, batch);
+      seconds += report.seconds;
       if (metrics) metrics->write(report);
     }
     const double loss = trainer.evaluate(source, batch).loss();  // all ranks take part, and all know the result
-    if (metrics) metrics->write_end(trainer.clock().attempts(), loss, Strategy::describe(), 0.0);
+    if (metrics) metrics->write_end(trainer.clock().attempts(), loss, Strategy::describe(), seconds);
     // [end snippet]
 
     // [snippet feed]
