@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -21,20 +22,27 @@ std::string known_strategies() {
   return dt::join(names);
 }
 
-void require_at_least(const char* option, long long value, long long least) {
+// Largest batch and number of micro-batches: far more than a laptop can hold, and safe to multiply.
+constexpr long long most_sequences = 1'000'000;
+
+void require_within(const char* option, long long value, long long least,
+                    long long most = std::numeric_limits<long long>::max()) {
   if (value < least)
     throw dt::ConfigurationError(
         dt::concatenate("dtrain: ", option, " is ", value, "; it must be at least ", least, "."));
+  if (value > most)
+    throw dt::ConfigurationError(
+        dt::concatenate("dtrain: ", option, " is ", value, "; it must be at most ", most, "."));
 }
 
 void check(const Options& options) {
   if (!example::registry().contains(options.strategy))
     throw dt::ConfigurationError(dt::concatenate("dtrain: there is no strategy '", options.strategy,
                                                  "' in this program. It knows: ", known_strategies(), "."));
-  require_at_least("--steps", options.steps, 1);
-  require_at_least("--seed", options.seed, 0);
-  require_at_least("--batch", options.batch, 1);
-  if (options.micro_batches_given) require_at_least("--micro-batches", options.micro_batches, 1);
+  require_within("--steps", options.steps, 1);
+  require_within("--seed", options.seed, 0);
+  require_within("--batch", options.batch, 1, most_sequences);
+  if (options.micro_batches_given) require_within("--micro-batches", options.micro_batches, 1, options.batch);
   if (!(options.learning_rate > 0.0) || !(options.learning_rate < 1e30))
     throw dt::ConfigurationError(
         dt::concatenate("dtrain: --learning-rate is ", options.learning_rate, "; it must be a number above 0."));

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <dtrain/dtrain.hpp>
+#include <dtrain/parallel/explain.hpp>
 
 namespace example {
 

@@ -1,11 +1,14 @@
 // Trains the model under one strategy, and explains the strategy.
 #pragma once
 
+#include <unistd.h>
+
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
-#include <optional>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "model.hpp"
@@ -15,16 +18,35 @@
 
 namespace example {
 
-inline void print_sample(const std::vector<std::int32_t>& tokens) {
-  std::string text;
-  for (const std::int32_t token : tokens) text += static_cast<char>(token);
-  std::printf("a sample of what the model writes:\n%s\n", text.c_str());
-}
-
 template <class Strategy>
 dt::parallel::BatchShape batch_shape(const Options& options) {
   return dt::parallel::deal_out(options.batch, context, static_cast<int>(options.micro_batches), Strategy::Data::degree,
                                 Strategy::Pipeline::degree);
+}
+
+/// Refuses what would not fit into this machine's memory: the bytes of every rank are known before any is allocated.
+template <class Strategy>
+void require_memory(const Options& options, const dt::parallel::BatchShape& shape) {
+  const auto program = dt::parallel::explanation_of<Model, Strategy>(shape);
+  double needed = 0.0;
+  for (const auto& stage : program.stages) needed += static_cast<double>(stage.total_bytes());
+  needed *= static_cast<double>(program.ranks) / static_cast<double>(program.stages.size());
+  const double there = static_cast<double>(::sysconf(_SC_PHYS_PAGES)) * static_cast<double>(::sysconf(_SC_PAGESIZE));
+  constexpr double gibibyte = 1024.0 * 1024.0 * 1024.0;
+  if (there > 0.0 && needed > there)
+    throw dt::ConfigurationError(dt::concatenate("dtrain: a batch of ", options.batch, " sequences under ",
+                                                 options.strategy, " needs ", needed / gibibyte,
+                                                 " GiB on all ranks together, but this machine has ", there / gibibyte,
+                                                 " GiB; choose a smaller --batch, or more --micro-batches."));
+}
+
+/// The metrics file is emptied when it is opened; that must not happen to a text.
+inline void require_separate(const std::string& metrics, const std::vector<std::filesystem::path>& texts) {
+  std::error_code code;
+  for (const std::filesystem::path& text : texts)
+    if (std::filesystem::equivalent(metrics, text, code))
+      throw dt::ConfigurationError(
+          dt::concatenate("dtrain: --metrics ", metrics, " would overwrite a file of --data; name another file."));
 }
 
 template <class Strategy>
@@ -34,14 +56,24 @@ int explain(const Options& options) {
   return 0;
 }
 
+inline void print_text(const dt::data::ByteText& text) {
+  std::printf("text: %lld files, %lld bytes to train on and %lld held out\n",
+              static_cast<long long>(text.files().size()), static_cast<long long>(text.training_text().size()),
+              static_cast<long long>(text.validation_text().size()));
+}
+
 template <class Strategy>
 int train(const Options& options) {
   // What can be checked without ranks is checked before anything is started, allocated or written.
   const auto shape = batch_shape<Strategy>(options);
-  std::vector<std::filesystem::path> paths(options.data.begin(), options.data.end());
+  require_memory<Strategy>(options, shape);
+  const std::vector<std::filesystem::path> paths(options.data.begin(), options.data.end());
   const dt::data::ByteText text(paths, {.context = context, .held_out = 0.1});
+  require_separate(options.metrics, text.files());
   dt::MetricsFile metrics(options.metrics);
   std::printf("%s\n", dt::explain<Model, Strategy>(shape).c_str());
+  print_text(text);
+  std::fflush(stdout);
 
   // [snippet train]
   return dt::launch<Strategy>(0, nullptr, [&](auto& rank) {
@@ -74,7 +106,7 @@ int train(const Options& options) {
       metrics.write_end(options.steps, after, options.strategy, seconds);
       std::printf("validation loss after %lld steps: %.4f nats per byte, %.1f s of training\n", options.steps, after,
                   seconds);
-      print_sample(sample);
+      std::printf("a sample of what the model writes:\n%s\n", printable(dt::data::ByteText::decode(sample)).c_str());
       std::printf("metrics are in %s\n", options.metrics.c_str());
     }
   });
