@@ -43,7 +43,7 @@ class GradientReduction {
                 "bucket_bytes");
 
  public:
-  /// Collective over the world. Throws CommunicationError when ranks along an axis that splits the batch hold different
+  /// Collective over the world. Throws ConfigurationError when ranks along an axis that splits the batch hold different
   /// parameters.
   GradientReduction(StageType& stage, Axes& axes)
       : stage_(stage),

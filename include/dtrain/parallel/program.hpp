@@ -39,7 +39,7 @@ class Program {
   static_assert(Cuts::check());
 
   /// Allocates the parameters of this rank's stage and sets them to their start.
-  /// Throws CommunicationError when ranks hold different models.
+  /// Throws ConfigurationError when ranks hold different models.
   Program(Device& device, AxisCommunicators<S, C>& axes, std::uint64_t seed)
       : axes_(axes),
         stage_(device, Cuts::ranges[static_cast<std::size_t>(axes.mesh().template along<axes::Pipeline>().rank)],
