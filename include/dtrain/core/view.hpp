@@ -76,4 +76,12 @@ constexpr Range even_share(Index total, Index parts, Index part) {
   return {begin, begin + base + (part < extra ? 1 : 0)};
 }
 
+/// The share of `part` when `parts` pieces of `size` things each, more than enough for `total`, are filled one after
+/// the other: the last ones hold less, or nothing.
+constexpr Range padded_share(Index total, [[maybe_unused]] Index parts, Index size, Index part) {
+  assert(parts * size >= total && part < parts);
+  const Index begin = part * size < total ? part * size : total;
+  return {begin, total - begin < size ? total : begin + size};
+}
+
 }  // namespace dtrain

@@ -20,7 +20,7 @@ namespace dtrain::testing {
 struct GradientCheckOptions {
   UnitShape shape{};
   /// Step of the differences.
-  double step = 1e-3;
+  double step = 1e-4;
   /// Largest difference allowed, relative to the largest element of the gradient of its tensor (but to no less than a
   /// thousandth of the largest gradient of all).
   double tolerance = 1e-7;

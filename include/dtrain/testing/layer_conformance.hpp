@@ -11,6 +11,8 @@
 
 #include "dtrain/core/error.hpp"
 #include "dtrain/core/text.hpp"
+#include "dtrain/nn/linear.hpp"
+#include "dtrain/ops/host/copy.hpp"
 #include "dtrain/testing/equivalence.hpp"
 #include "dtrain/testing/gradient_check.hpp"
 #include "dtrain/testing/unit_run.hpp"
@@ -158,8 +160,9 @@ void check_layer(const LayerConformanceOptions& options = {}) {
                             detail::run_unit<Alone>(shape, true));
   if constexpr (!nn::takes_tokens<L>)
     detail::require_same_bits(
-        "it does not bear to work in place, though its flags say so", first,
-        detail::run_unit<nn::Sequence<detail::Copied<L::input>, Alone, detail::Copied<L::output>>>(shape, true));
+        "between other layers it reads what it has not asked to save, or does not bear to work in place, though "
+        "its flags say so",
+        first, detail::run_unit<nn::Sequence<detail::Copied<L::input>, Alone, detail::Copied<L::output>>>(shape, true));
   detail::check_accumulation<Alone>(shape, first);
   if constexpr (TensorDegree > 1) {
     using Model = typename detail::ModelAround<L>::type;
