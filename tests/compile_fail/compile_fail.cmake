@@ -4,9 +4,9 @@
 # print every text; with DTRAIN_COMPILE_FAIL_FIXED defined, compiling it must succeed. A line `// expect gcc: text` or
 # `// expect clang: text` is for that compiler alone.
 #
-# `Concept<6, 4>` names the failing atom with its numbers. clang prints it so; g++ prints `concept Concept` and
-# `[with A = 6; B = 4]`, which is looked for where the short form is not found. nvcc leaves out the atom: there only
-# the sentences are looked for.
+# `Concept<6, 4>` names the failing atom with its numbers. g++ prints `concept Concept` and `[with A = 6; B = 4]`; clang
+# prints the arguments as they are written, and the numbers in the notes behind. These forms are looked for where the
+# short one is not found. nvcc leaves out the atom: there only the sentences are looked for.
 cmake_minimum_required(VERSION 3.25)
 
 if(KIND STREQUAL "gcc")
@@ -75,6 +75,26 @@ function(find_atom_of_gcc atom)
   set(found TRUE PARENT_SCOPE)
 endfunction()
 
+# The same for clang's form: the notes that begin at the atom hold its numbers.
+function(find_atom_of_clang atom)
+  set(found FALSE PARENT_SCOPE)
+  if(NOT atom MATCHES "^([A-Za-z_]+)<(.*)$")
+    return()
+  endif()
+  set(numbers "${CMAKE_MATCH_2}")
+  if(NOT output MATCHES "(because|satisfy) '([a-z_]+::)*${CMAKE_MATCH_1}(<|').*$")
+    return()
+  endif()
+  string(SUBSTRING "${CMAKE_MATCH_0}" 0 500 notes)
+  string(REGEX MATCHALL "[0-9]+" numbers "${numbers}")
+  foreach(number IN LISTS numbers)
+    if(NOT notes MATCHES "[^0-9]${number}[^0-9]")
+      return()
+    endif()
+  endforeach()
+  set(found TRUE PARENT_SCOPE)
+endfunction()
+
 execute_process(COMMAND ${command} RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE output)
 if(result EQUAL 0)
   message(FATAL_ERROR "${SOURCE} compiled, and must not")
@@ -82,11 +102,20 @@ endif()
 set(printed "${output}")
 protect(output)
 squeeze(output)
+if(KIND STREQUAL "clang")
+  string(REGEX REPLACE "([0-9])L" "\\1" output "${output}")
+endif()
 foreach(line IN LISTS expected)
   squeeze(line)
   string(FIND "${output}" "${line}" position)
   if(position EQUAL -1 AND KIND STREQUAL "gcc")
     find_atom_of_gcc("${line}")
+    if(found)
+      continue()
+    endif()
+  endif()
+  if(position EQUAL -1 AND KIND STREQUAL "clang")
+    find_atom_of_clang("${line}")
     if(found)
       continue()
     endif()

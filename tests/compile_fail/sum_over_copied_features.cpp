@@ -1,5 +1,5 @@
 // expect: dtrain: a linear layer cannot sum over features that several tensor-parallel ranks hold alike
-// expect: NotCopied<true, 2>
+// expect gcc: NotCopied<true, 2>
 #include "dtrain/nn/linear.hpp"
 #include "dtrain/nn/sequence.hpp"
 #include "dtrain/parallel/lowered_model.hpp"

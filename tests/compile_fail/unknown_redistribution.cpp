@@ -1,6 +1,7 @@
 // expect: dtrain: no redistribution leads from the layout before a layer to the layout that it takes
-// expect clang: KnownRedistribution<nn::Layout::split_features, nn::Layout::split_sequence, OverRows>
-// expect gcc: concept dtrain::parallel::KnownRedistribution
+// expect: KnownRedistribution<
+// expect clang: <dtrain::nn::Layout::split_features, dtrain::nn::Layout::split_sequence, OverRows>
+// expect gcc: From = dtrain::nn::Layout::split_features
 #include "dtrain/nn/linear.hpp"
 #include "dtrain/nn/norm.hpp"
 #include "dtrain/nn/sequence.hpp"

@@ -294,21 +294,17 @@ class Unit<nn::NodeList<Nodes...>, Tensor, Entering, EnteringFeatures, T> {
   static consteval void check_node() {
     using L = Layer<I>;
     constexpr NodeRule rule = rules[I];
-    static_assert(KnownRedistribution<rule.entering, rule.rule.in, L>,
-                  "dtrain: no redistribution leads from the layout before a layer to the layout that it takes");
-    if constexpr (rule.before == Redistribution::gather_features || rule.before == Redistribution::slice_features)
-      static_assert(
-          SharesLieSideBySide<rule.parts,
-                              Tensor.degree*(rule.in_width < rule.entering_width ? rule.in_width : rule.entering_width),
-                              (rule.in_width < rule.entering_width ? rule.entering_width : rule.in_width)>,
-          "dtrain: fused, padded or copied features cannot be gathered or sliced between tensor-parallel ranks");
+    detail::require_redistribution<rule.entering, rule.rule.in, L>();
+    if constexpr (rule.before == Redistribution::gather_features || rule.before == Redistribution::slice_features) {
+      constexpr Index narrow = rule.in_width < rule.entering_width ? rule.in_width : rule.entering_width;
+      constexpr Index wide = rule.in_width < rule.entering_width ? rule.entering_width : rule.in_width;
+      detail::require_shares_side_by_side<rule.parts, Tensor.degree * narrow, wide>();
+    }
     if constexpr (rule.kind == NodeTraits::Kind::join)
-      static_assert(ResidualKeepsWidth<rules[fork_of(I)].whole_in, rule.whole_in>,
-                    "dtrain: a residual branch does not give the width that it adds to");
+      detail::require_residual_width<rules[fork_of(I)].whole_in, rule.whole_in>();
     if constexpr (nn::Layer<L>) {
-      static_assert(WidthsMatch<rule.whole_before, rule.whole_in, L>,
-                    "dtrain: the width before a layer is not the width that it takes");
-      if constexpr (requires { L::template check<Tensor, rule.rule>(); }) L::template check<Tensor, rule.rule>();
+      detail::require_width<rule.whole_before, rule.whole_in, L>();
+      if constexpr (ChecksItself<L, Tensor, rules[I].rule>) L::template check<Tensor, rules[I].rule>();
     }
   }
 };

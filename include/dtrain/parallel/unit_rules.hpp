@@ -60,6 +60,10 @@ concept WidthsMatch = Before == Takes;
 template <Index Before, Index Gives>
 concept ResidualKeepsWidth = Before == Gives;
 
+/// A layer checks its own sizes.
+template <class L, TensorAxis Tensor, nn::LayoutRule Rule>
+concept ChecksItself = requires { L::template check<Tensor, Rule>(); };
+
 namespace detail {
 
 // The state of the walk along a unit: the layout and the width between two nodes.
@@ -166,6 +170,27 @@ constexpr std::pair<Index, Index> place_parameters(std::span<UnitParameter> para
     }
   }
   return {sums_begin, at};
+}
+
+// Functions, because compilers print the arguments of an instantiation: layouts by name, and the layer.
+
+template <Layout From, Layout To, class L>
+consteval void require_redistribution() {
+  static_assert(KnownRedistribution<From, To, L>,
+                "dtrain: no redistribution leads from the layout before a layer to the layout that it takes");
+}
+template <Index Parts, Index WidthOfAllRanks, Index Width>
+consteval void require_shares_side_by_side() {
+  static_assert(SharesLieSideBySide<Parts, WidthOfAllRanks, Width>,
+                "dtrain: fused, padded or copied features cannot be gathered or sliced between tensor-parallel ranks");
+}
+template <Index Before, Index Gives>
+consteval void require_residual_width() {
+  static_assert(ResidualKeepsWidth<Before, Gives>, "dtrain: a residual branch does not give the width that it adds to");
+}
+template <Index Before, Index Takes, class L>
+consteval void require_width() {
+  static_assert(WidthsMatch<Before, Takes, L>, "dtrain: the width before a layer is not the width that it takes");
 }
 
 }  // namespace detail
