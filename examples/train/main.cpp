@@ -1,10 +1,13 @@
 // Trains a small language model on text: `dtrain_train train [options]`, `dtrain_train explain [STRATEGY] [options]`.
 #include <CLI/CLI.hpp>
+#include <charconv>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <limits>
 #include <string>
+#include <system_error>
+#include <type_traits>
 #include <vector>
 
 #include <dtrain/dtrain.hpp>
@@ -35,6 +38,19 @@ void require_within(const char* option, long long value, long long least,
         dt::concatenate("dtrain: ", option, " is ", value, "; it must be at most ", most, "."));
 }
 
+// The whole of `text` as a number that fits, or what is wrong with it: CLI11 takes numbers that are too large for the
+// largest one.
+template <class Number>
+std::string fault_of(const std::string& text) {
+  Number number{};
+  const char* const end = text.data() + text.size();
+  const auto [read, error] = std::from_chars(text.data(), end, number);
+  if (error == std::errc::result_out_of_range) return dt::concatenate(text, " is too large");
+  if (error != std::errc{} || read != end)
+    return dt::concatenate("'", text, "' is not a ", std::is_integral_v<Number> ? "whole number" : "number");
+  return {};
+}
+
 void check(const Options& options) {
   if (!example::registry().contains(options.strategy))
     throw dt::ConfigurationError(dt::concatenate("dtrain: there is no strategy '", options.strategy,
@@ -55,12 +71,19 @@ int main(int argc, char** argv) {
   app.require_subcommand(1);
   Options options;
   const auto shared = [&](CLI::App* verb) {
-    verb->add_option("--steps", options.steps, "Training steps")->capture_default_str();
-    verb->add_option("--batch", options.batch, "Sequences of the global batch")->capture_default_str();
+    verb->add_option("--steps", options.steps, "Training steps")->check(&fault_of<long long>)->capture_default_str();
+    verb->add_option("--batch", options.batch, "Sequences of the global batch")
+        ->check(&fault_of<long long>)
+        ->capture_default_str();
     verb->add_option("--micro-batches", options.micro_batches,
-                     "Parts of a data rank's batch; default: as many as pipeline stages, where the batch allows");
-    verb->add_option("--seed", options.seed, "Of weights and data order")->capture_default_str();
-    verb->add_option("--learning-rate", options.learning_rate, "Peak of the cosine")->capture_default_str();
+                     "Parts of a data rank's batch; default: as many as pipeline stages, where the batch allows")
+        ->check(&fault_of<long long>);
+    verb->add_option("--seed", options.seed, "Of weights and data order")
+        ->check(&fault_of<long long>)
+        ->capture_default_str();
+    verb->add_option("--learning-rate", options.learning_rate, "Peak of the cosine")
+        ->check(&fault_of<double>)
+        ->capture_default_str();
   };
   CLI::App* train = app.add_subcommand("train", "Train, print progress, and write metrics");
   shared(train);

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <dtrain/dtrain.hpp>
-#include <dtrain/parallel/explain.hpp>
 
 namespace example {
 

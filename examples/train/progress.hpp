@@ -70,8 +70,9 @@ class Progress {
   }
 
   void show(const dt::StepReport& report) {
-    // A bare step's loss jumps about; what is shown is smoothed over some twenty steps.
-    loss_ = report.step == 1 ? report.loss : 0.95 * loss_ + 0.05 * report.loss;
+    // A bare step's loss jumps about; what is shown is smoothed over some twenty steps, fewer in a short run.
+    const double share = std::clamp(20.0 / static_cast<double>(steps_), 0.05, 1.0);
+    loss_ = report.step == 1 ? report.loss : (1.0 - share) * loss_ + share * report.loss;
     tokens_ += static_cast<double>(report.tokens);
     waiting_ += report.waiting_seconds;
     const bool last = report.step == steps_;
@@ -95,8 +96,9 @@ class Progress {
     std::fill_n(bar.begin(), static_cast<long>(done * 24), '#');
     char numbers[96];
     std::snprintf(numbers, sizeof numbers, "  loss %.4f  %.0f tokens/s  ", loss_, tokens_ / spent);
-    std::string text = dt::concatenate("[", bar, "] step ", report.step, "/", steps_, numbers,
-                                       duration_text(spent / done - spent), " left");
+    const bool last = report.step == steps_;
+    std::string text = dt::concatenate("[", bar, "] step ", report.step, "/", steps_, numbers, last ? "done in " : "",
+                                       duration_text(last ? spent : spent / done - spent), last ? "" : " left");
     if (report.skipped_so_far > 0) text += dt::concatenate("  ", report.skipped_so_far, " skipped");
     // A run that waits for its data would be faster than its tokens per second say.
     if (waiting_ > 0.05 * spent)

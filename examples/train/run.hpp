@@ -57,8 +57,9 @@ int explain(const Options& options) {
 }
 
 inline void print_text(const dt::data::ByteText& text) {
-  std::printf("text: %lld files, %lld bytes to train on and %lld held out\n",
-              static_cast<long long>(text.files().size()), static_cast<long long>(text.training_text().size()),
+  std::printf("text: %lld file%s, %lld bytes to train on and %lld held out\n",
+              static_cast<long long>(text.files().size()), text.files().size() == 1 ? "" : "s",
+              static_cast<long long>(text.training_text().size()),
               static_cast<long long>(text.validation_text().size()));
 }
 

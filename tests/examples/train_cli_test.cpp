@@ -218,7 +218,7 @@ TEST_CASE("every strategy can be explained, and explaining writes nothing") {
     const Ended ended = run(folder, {"explain", strategy});
     CHECK(ended.code == 0);
     CHECK(ended.err == "");
-    for (const char* part : {"stage", "memory", "communication", "layouts"})
+    for (const char* part : {"stage", "memory", "communication", "schedule"})
       CHECK_MESSAGE(ended.out.find(part) != std::string::npos, "no '", part, "' in ", ended.out);
     CHECK(run(folder, {"explain", "--strategy", strategy}).out == ended.out);
   }
@@ -253,7 +253,7 @@ TEST_CASE("a text that is missing, empty, unreadable or too short is refused") {
   fs::create_directory(folder.at("nothing"));
   check_refused(folder, {"train", "--data", "nothing"}, {"'nothing'", "0 files"});
   write(folder.at("short.txt"), std::string(100, 'x'));
-  check_refused(folder, {"train", "--data", "short.txt"}, {"too short", "90 of 100 bytes", "65"});
+  check_refused(folder, {"train", "--data", "short.txt"}, {"too short", "10 of 100 bytes", "65"});
   check_refused(folder, {"train", "--data", "/dev/null"}, {"'/dev/null'", "neither a file nor a directory"});
   check_refused(folder, {"train", "--data", ""}, {"''"});
   if (::geteuid() != 0) {
