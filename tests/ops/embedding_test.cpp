@@ -44,7 +44,7 @@ TEST_CASE_TEMPLATE("a lookup returns the token's row; parts of the vocabulary ad
 }
 
 TEST_CASE("embedding gradients add up the rows of equal tokens, in the order of the rows") {
-  const Index vocabulary = 5, width = 150, rows = 700;
+  const Index vocabulary = 5, width = 200, rows = 700;
   const auto tokens = some_tokens(rows, vocabulary);
   const auto dy = test::random_tensor<float>(rows, width, 2);
   std::vector<Tensor<float>> results;
@@ -72,7 +72,7 @@ TEST_CASE("embedding gradients add up the rows of equal tokens, in the order of 
 TEST_CASE_TEMPLATE("positions count from the first row, modulo the context", T, float, double) {
   for (const Index threads : {1, 2}) {
     Host device({.threads = threads});
-    const Index context = 7, width = 130, rows = 300, first_row = 10;
+    const Index context = 7, width = 130, rows = 1200, first_row = 10;
     const auto x = test::random_tensor<T>(rows, width, 1, 1);
     const auto weight = test::random_tensor<T>(9, width, 2);
     Tensor<T> y(rows, width);

@@ -25,8 +25,8 @@ TEST_CASE_TEMPLATE("GELU agrees with its formula in double, also in place", T, f
     for (const GeluKind kind : {GeluKind::tanh_approximation, GeluKind::erf})
       for (const Index width : {1, 63, 64, 131}) {
         Host device({.threads = threads});
-        auto x = test::random_tensor<T>(100, width, 1, 5);
-        Tensor<T> y(100, width, 2);
+        auto x = test::random_tensor<T>(200, width, 1, 5);
+        Tensor<T> y(200, width, 2);
         ops::gelu_forward(device, kind, x.view(), y.view());
         test::check_close(y, [&](Index r, Index c) { return reference(kind, x(r, c)); });
         ops::gelu_forward(device, kind, x.view(), x.view());

@@ -37,7 +37,7 @@ TEST_CASE_TEMPLATE("norms agree with their formulas in double", T, float, double
   for (const Index threads : {1, 2})
     for (const Index width : {1, 5, 16, 83, 200}) {
       Host device({.threads = threads});
-      const Index rows = 300;
+      const Index rows = 700;
       auto x = test::random_tensor<T>(rows, width, 1, 3);
       const auto gamma = test::random_tensor<T>(1, width, 2);
       const auto beta = test::random_tensor<T>(1, width, 3);

@@ -10,10 +10,10 @@ using test::Tensor;
 TEST_CASE_TEMPLATE("linear forward agrees with a sum in double", T, float, double, dtrain::bfloat16) {
   for (const Index threads : {1, 2}) {
     Host device({.threads = threads});
-    const auto x = test::random_tensor<T>(37, 19, 1, 3);
-    const auto weight = test::random_tensor<T>(23, 19, 2);
-    const auto bias = test::random_tensor<T>(1, 23, 3);
-    Tensor<T> y(37, 23, 2);
+    const auto x = test::random_tensor<T>(1701, 19, 1, 3);
+    const auto weight = test::random_tensor<T>(83, 19, 2);
+    const auto bias = test::random_tensor<T>(1, 83, 3);
+    Tensor<T> y(1701, 83, 2);
     const auto expected = [&](double with_bias) {
       return [&, with_bias](Index r, Index c) {
         double sum = with_bias * bias(0, c);

@@ -14,7 +14,7 @@ TEST_CASE_TEMPLATE("pairs (i, i + D/2) turn by position * base^(-2i/D)", T, floa
   for (const Index threads : {1, 2})
     for (const Index head_size : {2, 6, 16, 40}) {
       Host device({.threads = threads});
-      const Index heads = 3, context = 13, rows = 100, first_row = 26 + 4;
+      const Index heads = 3, context = 13, rows = 600, first_row = 26 + 4;
       const double base = 10000;
       auto x = test::random_tensor<T>(rows, heads * head_size, 1, 5);
       Tensor<T> y(rows, heads * head_size, 1), back(rows, heads * head_size);

@@ -13,8 +13,8 @@ TEST_CASE_TEMPLATE("SwiGLU agrees with its formula in double", T, float, double,
   for (const Index threads : {1, 2})
     for (const Index width : {1, 64, 131}) {
       Host device({.threads = threads});
-      const auto x = test::random_tensor<T>(80, 2 * width, 1, 3);
-      Tensor<T> y(80, width, 1);
+      const auto x = test::random_tensor<T>(200, 2 * width, 1, 3);
+      Tensor<T> y(200, width, 1);
       ops::swiglu_forward(device, x.view(), y.view());
       test::check_close(y, [&](Index r, Index c) { return x(r, c) / (1 + std::exp(-x(r, c))) * x(r, width + c); });
     }

@@ -23,7 +23,11 @@ using ReadSpan = std::type_identity_t<std::span<const T>>;
 namespace detail {
 
 /// Items per part such that a part is worth waking a thread for; `work` is the cost of an item in elementary steps.
-constexpr Index grain_for(Index work) { return work <= 0 ? Index{1} << 15 : ((Index{1} << 15) + work - 1) / work; }
+constexpr Index grain_for(Index work) {
+  // About 20 microseconds, several times what it takes to wake a thread.
+  constexpr Index least = Index{1} << 16;
+  return work <= 0 ? least : (least + work - 1) / work;
+}
 
 template <class A, class B>
 void check_same_shape(std::string_view who, const Matrix<A>& left, const Matrix<B>& right) {

@@ -46,7 +46,9 @@ void swiglu_backward(Host& device, ReadMatrix<T> x, ReadMatrix<T> dy, Matrix<T> 
   const Index width = dy.columns();
   constexpr Index block = 64;
   device.parallel_for(dx.rows(), detail::grain_for(width * 12), [&](Range rows) {
+    // Results wait here until the inputs of the block, which they may replace, have been read.
     alignas(64) std::array<A, static_cast<std::size_t>(block)> dgate;
+    alignas(64) std::array<A, static_cast<std::size_t>(block)> dup;
     for (Index r = rows.begin; r < rows.end; ++r)
       for (Index first = 0; first < width; first += block) {
         const Index count = std::min(block, width - first);
@@ -56,13 +58,13 @@ void swiglu_backward(Host& device, ReadMatrix<T> x, ReadMatrix<T> dy, Matrix<T> 
         T* const to = dx.row(r) + first;
         for (Index k = 0; k < count; ++k) {
           const A value = static_cast<A>(gate[k]);
-          const A gated = logistic_of(value);
-          dgate[static_cast<std::size_t>(k)] =
-              static_cast<A>(gradient[k]) * static_cast<A>(up[k]) * gated * (1 + value * (1 - gated));
+          const A open = logistic_of(value);
+          const A slope = static_cast<A>(gradient[k]) * open;
+          dgate[static_cast<std::size_t>(k)] = slope * static_cast<A>(up[k]) * (1 + value * (1 - open));
+          dup[static_cast<std::size_t>(k)] = slope * value;
         }
-        detail::map_row(
-            count, to + width, [](A value, A slope) { return slope * value * logistic_of(value); }, gate, gradient);
         for (Index k = 0; k < count; ++k) to[k] = static_cast<T>(dgate[static_cast<std::size_t>(k)]);
+        for (Index k = 0; k < count; ++k) to[k + width] = static_cast<T>(dup[static_cast<std::size_t>(k)]);
       }
   });
 }
