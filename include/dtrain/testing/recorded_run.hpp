@@ -35,6 +35,7 @@ struct RunOptions {
   int threads_per_rank = 1;
   double learning_rate = 1e-2;
   double max_norm = 1.0;  ///< gradients are clipped to this norm; 0: never
+  /// Its epsilon bounds how much rounding is blown up where a gradient is 0 but for rounding.
   AdamW optimizer{};
   /// Whether a target is not counted. Unless set, about one in five is not.
   std::function<bool(int step, Index sample, Index position)> ignored{};
