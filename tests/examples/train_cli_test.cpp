@@ -34,7 +34,7 @@ std::string read(const fs::path& path) {
 }
 void write(const fs::path& path, std::string_view bytes) { std::ofstream(path, std::ios::binary) << bytes; }
 
-// A folder of its own for each test, with a text of some 40 kB; gone at the end.
+// A folder of its own for each test, with a text of some 10 kB; gone at the end.
 class Folder {
  public:
   Folder() {
@@ -42,7 +42,7 @@ class Folder {
     REQUIRE(::mkdtemp(name.data()) != nullptr);
     path_ = name;
     std::string text;
-    for (int i = 0; text.size() < 40'000; ++i)
+    for (int i = 0; text.size() < 10'000; ++i)
       text += "Line " + std::to_string(i) + " of a text that is easy to learn.\n";
     write(path_ / "text.txt", text);
   }
