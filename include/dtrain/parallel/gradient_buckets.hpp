@@ -17,8 +17,8 @@ namespace dtrain::parallel {
 /// buckets. Which pieces a bucket holds, and the order in which buckets are reduced, follow from the sizes alone:
 /// never from which gradient was ready first, so that all ranks reduce the same bytes in the same order.
 ///
-/// `P` is the policy of the axis: its `reduce` begins the reduction of a bucket.
-template <class P, class Communicator>
+/// `P` is the policy of the axis: its `reduce` begins the reduction of a bucket and returns a `Handle`.
+template <class P, class Communicator, class Handle = typename Communicator::Handle>
 class GradientBuckets {
  public:
   /// `pieces` must follow each other downwards: each ends where the one before it begins. A bucket closes when it
@@ -80,7 +80,7 @@ class GradientBuckets {
   };
   std::vector<Bucket> buckets_;
   std::vector<std::size_t> bucket_of_;
-  std::vector<typename Communicator::Handle> handles_;
+  std::vector<Handle> handles_;
   std::size_t next_ = 0;
 };
 

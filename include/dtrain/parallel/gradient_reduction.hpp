@@ -191,7 +191,8 @@ class GradientReduction {
 
   StageType& stage_;
   Axes& axes_;
-  GradientBuckets<FirstPolicy, PolicyCommunicator<FirstPolicy, C>> buckets_;
+  using FirstCommunicator = PolicyCommunicator<FirstPolicy, C>;
+  GradientBuckets<FirstPolicy, FirstCommunicator, ReductionHandle<FirstPolicy, FirstCommunicator, T>> buckets_;
   std::vector<TieGroup> ties_{};
   std::vector<CopyGroup> copies_{};
 };

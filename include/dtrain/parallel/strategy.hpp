@@ -7,7 +7,9 @@
 #include <string_view>
 #include <tuple>
 #include <type_traits>
+#include <utility>
 
+#include "dtrain/comm/communicator.hpp"
 #include "dtrain/core/text.hpp"
 #include "dtrain/nn/layout.hpp"
 #include "dtrain/parallel/schedule_soundness.hpp"
@@ -51,13 +53,18 @@ concept Policy = requires {
 };
 
 /// A policy of an axis that splits the batch also says how gradients, each a sum over its rank's share, become the sum
-/// over all shares: `reduce(communicator, gradients)` begins it and returns the communicator's handle. It is called for
-/// buckets of about `bucket_bytes` while the backward pass goes on.
+/// over all shares: `reduce(communicator, gradients)` begins it and returns a handle to wait for it, the communicator's
+/// or one of its own that has more to do when the bytes are there. It is called for buckets of about `bucket_bytes`
+/// while the backward pass goes on.
 template <class P, class C>
 concept ReducesGradients = Policy<P> && requires(C& communicator, std::span<float> gradients) {
-  { P::reduce(communicator, gradients) } -> std::same_as<typename C::Handle>;
+  { P::reduce(communicator, gradients) } -> comm::PendingOperation;
   { P::bucket_bytes } -> std::convertible_to<long long>;
 };
+
+/// What `reduce` of policy `P` returns for gradients of type `T`.
+template <class P, class C, class T>
+using ReductionHandle = decltype(P::reduce(std::declval<C&>(), std::declval<std::span<T>>()));
 
 /// A degree is a number of ranks, or `dynamic` where the policy allows it.
 template <int Degree>
