@@ -1,5 +1,5 @@
 // expect: dtrain: the width of a Llama is not a whole number of attention heads, and no head size is given
-// expect: WidthIsHeads<30, 4>
+// expect: HeadSizeKnown<0, 30, 4>
 #include "dtrain/models/llama.hpp"
 #include "dtrain/parallel/lowered_model.hpp"
 #include "dtrain/parallel/strategy.hpp"

@@ -43,11 +43,15 @@ struct LlamaShape {
   }
 };
 
+/// The size of a head is given, or the width is a whole number of heads.
+template <int HeadSize, int Width, int Heads>
+concept HeadSizeKnown = bool(HeadSize > 0 || (Heads > 0 && Width > 0 && Width % Heads == 0));
+
 namespace detail {
 
 template <LlamaShape Shape>
 struct LlamaParts {
-  static_assert(Shape.head_size > 0 || nn::WidthIsHeads<Shape.width, Shape.heads>,
+  static_assert(HeadSizeKnown<Shape.head_size, Shape.width, Shape.heads>,
                 "dtrain: the width of a Llama is not a whole number of attention heads, and no head size is given");
   static constexpr Index width = Shape.width;
   static constexpr nn::AttentionOptions attention = Shape.attention();

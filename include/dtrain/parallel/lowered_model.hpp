@@ -166,13 +166,13 @@ class LoweredElements<nn::ElementList<Elements...>, Tensor, T> {
     std::pair<int, int> found{-1, -1};
     const auto search = [&]<std::size_t E>(std::integral_constant<std::size_t, E>) {
       using U = UnitOf<static_cast<int>(E)>;
-      if constexpr (!Element<static_cast<int>(E)>::repeated)
-        for (int p = 0; p < U::parameter_count; ++p) {
-          const UnitParameter& candidate = U::parameters[static_cast<std::size_t>(p)];
-          if (!candidate.tied() &&
-              detail::is_named(whole, U::paths[static_cast<std::size_t>(candidate.node)], candidate.parameter.name))
-            found = {static_cast<int>(E), p};
-        }
+      constexpr int count = Element<static_cast<int>(E)>::repeated ? 0 : U::parameter_count;
+      for (int p = 0; p < count; ++p) {
+        const UnitParameter& candidate = U::parameters[static_cast<std::size_t>(p)];
+        const std::string_view path = U::paths[static_cast<std::size_t>(candidate.node)];
+        if (!candidate.tied() && detail::is_named(whole, path, candidate.parameter.name))
+          found = std::pair<int, int>(static_cast<int>(E), p);
+      }
     };
     [&]<std::size_t... E>(std::index_sequence<E...>) {
       (search(std::integral_constant<std::size_t, E>{}), ...);
