@@ -3,7 +3,7 @@
 
 using namespace dtrain::test;
 
-// fault A3, fault E1, fault E2
+// fault A3, fault C8, fault C20, fault E1, fault E2, fault E8
 TEST_CASE("pipeline parallel") {
   Grid<GridGpt> grid;
   check_pipelines(grid);

@@ -3,6 +3,7 @@
 
 using namespace dtrain::test;
 
+// fault C12: a vocabulary of seven on two ranks
 TEST_CASE("tensor parallelism on two ranks") {
   Grid<GridLlama> grid;
   check_tensor<dtrain::TensorParallel<2>>(grid);

@@ -3,6 +3,7 @@
 
 using namespace dtrain::test;
 
+// fault C11: two key/value heads on four ranks
 TEST_CASE("tensor parallelism on four ranks") {
   Grid<GridLlama> grid;
   check_tensor<dtrain::TensorParallel<4>>(grid);

@@ -32,7 +32,7 @@ struct Square {
   template <class Site, class T>
   static void forward(const Site& site, Matrix<const T> x, Matrix<T> y) {
     static double calls = 0.0;
-    if (Fault == Breach::keeps_state) calls += 1e-9;
+    if (Fault == Breach::keeps_state) calls += 1e-13;
     const auto w = site.template parameter<0>().flat();
     for (Index r = 0; r < x.rows(); ++r)
       for (Index c = 0; c < 4; ++c) {
@@ -79,7 +79,6 @@ struct Square {
   }
 };
 
-// Behind another layer, so that its input is not the caller's own memory.
 template <Breach Fault>
 std::string refusal() {
   try {
@@ -104,6 +103,9 @@ TEST_CASE("a wrong gradient is named with both values") {
 TEST_CASE("gradients are to be added to") { CHECK(contains(refusal<Breach::sets_gradients>(), "should have added")); }
 TEST_CASE("a layer holds no state") { CHECK(contains(refusal<Breach::keeps_state>(), "not a function of its inputs")); }
 TEST_CASE("a layer leaves its input alone") { CHECK(refusal<Breach::changes_input>() != ""); }
+TEST_CASE("an input that is read in the backward pass must be saved") {
+  CHECK(contains(refusal<Breach::unsaved_input>(), "has not asked to save"));
+}
 TEST_CASE("a flag that promises to work in place is tried") {
   CHECK(contains(refusal<Breach::false_in_place>(), "work in place"));
 }

@@ -35,8 +35,9 @@ struct RunOptions {
   int threads_per_rank = 1;
   double learning_rate = 1e-2;
   double max_norm = 1.0;  ///< gradients are clipped to this norm; 0: never
-  /// Its epsilon bounds how much rounding is blown up where a gradient is 0 but for rounding.
-  AdamW optimizer{};
+  /// An epsilon above the usual: where a gradient is 0 but for rounding (that of a bias of keys), AdamW multiplies the
+  /// rounding by learning rate / epsilon, which at 1e-8 shows above 1e-12.
+  AdamW optimizer{.epsilon = 1e-6};
   /// Whether a target is not counted. Unless set, about one in five is not.
   std::function<bool(int step, Index sample, Index position)> ignored{};
   /// Changes the weights before the first step: called with a parameter's name, its element of the whole tensor and
