@@ -25,7 +25,7 @@ struct Corpus {
 namespace detail {
 
 /// A path as sentences print it. `path::string()` is the native spelling on POSIX systems.
-inline std::string quoted(const std::filesystem::path& path) { return "'" + path.string() + "'"; }
+inline std::string quoted(const std::filesystem::path& path) { return concatenate("'", path.string(), "'"); }
 
 inline std::string read_file(const std::filesystem::path& path) {
   const auto close = [](std::FILE* file) { std::fclose(file); };

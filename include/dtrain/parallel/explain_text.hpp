@@ -22,7 +22,7 @@ namespace detail {
 inline std::string count_text(Index count) {
   std::string text = concatenate(count);
   const std::size_t first = text.front() == '-' ? 1 : 0;
-  for (std::size_t at = text.size(); at > first + 3; at -= 3) text.insert(at - 3, ",");
+  for (std::size_t at = text.size(); at > first + 3; at -= 3) text.insert(at - 3, 1, ',');
   return text;
 }
 /// A number with one digit behind the point.
@@ -141,7 +141,7 @@ inline std::string head_text(const Explanation& program) {
   table.row({"model", concatenate(count_text(program.whole_parameters), " parameters in ", program.scalar)});
   table.row({"work", concatenate(flops_text(program.flops()), " per step, backward counted as two forward passes (",
                                  flops_text(program.rule_of_thumb_flops()), " by 6 x parameters x tokens)")});
-  return "program\n" + table.text();
+  return concatenate("program\n", table.text());
 }
 
 inline std::string layouts_text(const nn::LayoutRule& rule) {
@@ -176,15 +176,15 @@ inline std::string units_text(const Explanation& program) {
     for (const NodeReport& node : unit.nodes) {
       add_move(table, node.rule.entering, node.rule.rule.in, node.before);
       if (!node.type.empty())
-        table.row({"  " + node.path, node.type, layouts_text(node.rule.rule), widths_text(node.rule),
+        table.row({concatenate("  ", node.path), node.type, layouts_text(node.rule.rule), widths_text(node.rule),
                    node.tied             ? "tied"
                    : node.parameters > 0 ? count_text(node.parameters)
                                          : ""});
-      if (node.rule.kind == NodeTraits::Kind::join) table.row({"  " + node.path, "residual sum"});
+      if (node.rule.kind == NodeTraits::Kind::join) table.row({concatenate("  ", node.path), "residual sum"});
       add_move(table, node.rule.rule.out, node.rule.leaving, node.after);
     }
   }
-  return "layers and what moves between them, per micro-batch\n" + table.text();
+  return concatenate("layers and what moves between them, per micro-batch\n", table.text());
 }
 
 // Stages next to each other whose rows say the same are one row: "1-6".
@@ -215,7 +215,7 @@ inline std::string stages_text(const Explanation& program) {
       table.row(std::exchange(cells, {"", "", ""}));
     }
   }
-  return "stages\n" + table.text();
+  return concatenate("stages\n", table.text());
 }
 
 inline std::string memory_text(const Explanation& program) {
@@ -252,7 +252,8 @@ inline std::string communication_text(const Explanation& program) {
     }
   }
   if (!any) return "communication: none\n";
-  return "communication of one rank per step, besides a few numbers for loss, token count and norm\n" + table.text();
+  return concatenate("communication of one rank per step, besides a few numbers for loss, token count and norm\n",
+                     table.text());
 }
 
 inline std::string schedule_text(const Explanation& program) {
@@ -263,7 +264,8 @@ inline std::string schedule_text(const Explanation& program) {
   for (std::size_t begin = 0; begin < program.timeline.size();) {
     const std::size_t end = std::min(program.timeline.find('\n', begin), program.timeline.size());
     const std::size_t length = end - begin;
-    text += "  " + program.timeline.substr(begin, std::min(length, room)) + (length > room ? " ..." : "") + "\n";
+    text +=
+        concatenate("  ", program.timeline.substr(begin, std::min(length, room)), length > room ? " ..." : "", "\n");
     begin = end + 1;
   }
   return text;
