@@ -154,6 +154,10 @@ inline constexpr int policies_on_axis_of =
 template <class... Policies>
 concept OnePolicyPerAxis = ((policies_on_axis_of<Policies, Policies...> == 1) && ...);
 
+/// At most one of a strategy's degrees, `Count` of which are dynamic, is left to the launch.
+template <int Count>
+concept OneDynamicDegree = Count <= 1;
+
 namespace detail {
 
 template <class Axis>
@@ -206,6 +210,8 @@ struct Strategy {
   static_assert((Policy<Policies> && ...),
                 "dtrain: a strategy is made of policies: DataParallel, TensorParallel, PipelineParallel, or your own");
   static_assert(OnePolicyPerAxis<Policies...>, "dtrain: a strategy names the same axis twice");
+  static_assert(OneDynamicDegree<(0 + ... + (Policies::degree == dynamic ? 1 : 0))>,
+                "dtrain: the launch can decide one degree of a strategy, not several");
 
   template <class Axis>
   using On = typename detail::FindPolicy<Axis, Policies...>::type;
