@@ -217,6 +217,21 @@ TEST_CASE("the text names what it explains and fits a terminal") {
   CHECK(explain<Llama, Serial>({.samples = 1, .context = 8}).find("communication: none") != std::string::npos);
 }
 
+TEST_CASE("the guide's strategy") {
+  namespace dt = dtrain;
+  using Model = dt::models::Gpt<dt::models::GptShape{.vocab = 32, .context = 16, .width = 16, .heads = 4, .layers = 2}>;
+  // [snippet strategy]
+  using Strategy =
+      dt::Strategy<dt::DataParallel<dt::dynamic>, dt::PipelineParallel<2, dt::schedule::OneForwardOneBackward>,
+                   dt::TensorParallel<2, dt::SequenceParallel>>;
+  // [end snippet]
+  // [snippet explain]
+  const dt::BatchShape batch{.samples = 64, .context = 16, .micro_batches = 4};
+  const std::string text = dt::explain<Model, Strategy>(batch, {.ranks = 16});
+  // [end snippet]
+  CHECK(text.find("16 ranks = tensor 2 x data 4 x pipeline 2") != std::string::npos);
+}
+
 TEST_CASE("a batch or a world that does not fit is refused") {
   using S = Strategy<DataParallel<dynamic>, TensorParallel<2>>;
   const BatchShape shape{.samples = 4, .context = 8};
