@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 
 #include "dtrain/core/view.hpp"
 #include "dtrain/parallel/redistribution.hpp"
@@ -98,6 +99,9 @@ struct BufferPlan {
 
 namespace detail {
 
+// Counts here are signed, places in an array are not.
+constexpr std::size_t index(int count) { return static_cast<std::size_t>(count); }
+
 // One value of the forward pass while the plan is made.
 struct Buffer {
   Extent extent;
@@ -119,49 +123,51 @@ struct ForwardPlanner {
   std::array<std::array<int, 5>, Count> ids{};
 
   constexpr int allocate(Extent extent, int time) {
-    buffers[used] = {extent, false, false, time, time, {}};
+    buffers[index(used)] = {extent, false, false, time, time, {}};
     return used++;
   }
   constexpr bool is_branch(int id) const {
     for (int d = 0; d < depth; ++d)
-      if (branches[d] == id) return true;
+      if (branches[index(d)] == id) return true;
     return false;
   }
-  constexpr bool may_overwrite(int id) const { return !buffers[id].external && !buffers[id].saved && !is_branch(id); }
-  constexpr void touch(int id, int time) { buffers[id].last = std::max(buffers[id].last, time); }
+  constexpr bool may_overwrite(int id) const {
+    return !buffers[index(id)].external && !buffers[index(id)].saved && !is_branch(id);
+  }
+  constexpr void touch(int id, int time) { buffers[index(id)].last = std::max(buffers[index(id)].last, time); }
 
   constexpr int layer(int i, int value) {
-    const NodeTraits& node = traits[i];
+    const NodeTraits& node = traits[index(i)];
     int in = value;
     if (moves_forward(node.before)) in = allocate(node.in, i);
     touch(value, i);
     touch(in, i);
-    if (node.saves_input) buffers[in].saved = true;
+    if (node.saves_input) buffers[index(in)].saved = true;
     const bool over = node.kind == NodeTraits::Kind::pass || (node.in_place && !node.saves_input && may_overwrite(in));
     const int out = over ? in : allocate(node.out, i);
-    if (node.saves_output) buffers[out].saved = true;
+    if (node.saves_output) buffers[index(out)].saved = true;
     const int leaving = node.after == Redistribution::scatter_sequence ? allocate(node.leaving, i) : out;
     touch(out, i);
-    ids[i] = {value, in, out, leaving, -1};
+    ids[index(i)] = {value, in, out, leaving, -1};
     return leaving;
   }
   constexpr int join(int i, int value) {
-    const int branch = branches[--depth];
+    const int branch = branches[index(--depth)];
     touch(value, i);
     touch(branch, i);
-    const int out = may_overwrite(value) && value != branch ? value : allocate(traits[i].out, i);
-    ids[i] = {value, value, out, out, branch};
+    const int out = may_overwrite(value) && value != branch ? value : allocate(traits[index(i)].out, i);
+    ids[index(i)] = {value, value, out, out, branch};
     return out;
   }
   constexpr void run() {
     int value = allocate(traits[0].entering, 0);
-    buffers[value].external = true;
+    buffers[index(value)].external = true;
     for (int i = 0; i < Count; ++i) {
-      if (traits[i].kind == NodeTraits::Kind::fork) {
-        branches[depth++] = value;
-        ids[i] = {value, value, value, value, -1};
+      if (traits[index(i)].kind == NodeTraits::Kind::fork) {
+        branches[index(depth++)] = value;
+        ids[index(i)] = {value, value, value, value, -1};
       } else {
-        value = traits[i].kind == NodeTraits::Kind::join ? join(i, value) : layer(i, value);
+        value = traits[index(i)].kind == NodeTraits::Kind::join ? join(i, value) : layer(i, value);
       }
     }
   }
@@ -175,7 +181,7 @@ struct ForwardPlanner {
 template <int Count>
 constexpr void place_saved(ForwardPlanner<Count>& planner, BufferPlan<Count>& plan) {
   for (int b = 0; b < planner.used; ++b) {
-    Buffer& buffer = planner.buffers[b];
+    Buffer& buffer = planner.buffers[index(b)];
     if (buffer.external || !buffer.saved) continue;
     buffer.offset = plan.saved;
     plan.saved += buffer.extent;
@@ -190,22 +196,23 @@ constexpr void place_transient(ForwardPlanner<Count>& planner, BufferPlan<Count>
   std::array<int, 3 * Count + 1> slot_of{};
   int slots = 0;
   for (int b = 0; b < planner.used; ++b) {
-    const Buffer& buffer = planner.buffers[b];
+    const Buffer& buffer = planner.buffers[index(b)];
     if (buffer.external || buffer.saved) continue;
     int slot = 0;
-    while (slot < slots && slot_free_after[slot] >= buffer.first) ++slot;
+    while (slot < slots && slot_free_after[index(slot)] >= buffer.first) ++slot;
     if (slot == slots) ++slots;
-    slot_extent[slot] = larger(slot_extent[slot], buffer.extent);
-    slot_free_after[slot] = buffer.last;
-    slot_of[b] = slot;
+    slot_extent[index(slot)] = larger(slot_extent[index(slot)], buffer.extent);
+    slot_free_after[index(slot)] = buffer.last;
+    slot_of[index(b)] = slot;
   }
   std::array<Extent, 3 * Count + 1> slot_offset{};
   for (int s = 0; s < slots; ++s) {
-    slot_offset[s] = plan.transient;
-    plan.transient += slot_extent[s];
+    slot_offset[index(s)] = plan.transient;
+    plan.transient += slot_extent[index(s)];
   }
   for (int b = 0; b < planner.used; ++b)
-    if (!planner.buffers[b].external && !planner.buffers[b].saved) planner.buffers[b].offset = slot_offset[slot_of[b]];
+    if (!planner.buffers[index(b)].external && !planner.buffers[index(b)].saved)
+      planner.buffers[index(b)].offset = slot_offset[index(slot_of[index(b)])];
 }
 
 template <int Count>
@@ -218,19 +225,19 @@ struct BackwardPlanner {
 
   constexpr int allocate(Extent extent) {
     int slot = 0;
-    while (busy[slot]) ++slot;
-    busy[slot] = true;
+    while (busy[index(slot)]) ++slot;
+    busy[index(slot)] = true;
     plan.gradient_slots = std::max(plan.gradient_slots, slot + 1);
     plan.gradient_slot = larger(plan.gradient_slot, extent);
     return slot;
   }
   constexpr bool is_held(int id) const {
     for (int d = 0; d < depth; ++d)
-      if (held[d] == id) return true;
+      if (held[index(d)] == id) return true;
     return false;
   }
   constexpr void release(int id) {
-    if (id >= 0 && !is_held(id)) busy[id] = false;
+    if (id >= 0 && !is_held(id)) busy[index(id)] = false;
   }
   // The gradient on the other side of a redistribution: `moves` says whether it needs memory of its own.
   constexpr int across(int id, bool moves, Extent extent) {
@@ -240,8 +247,8 @@ struct BackwardPlanner {
     return moved;
   }
   constexpr int layer(int i, int gradient) {
-    const NodeTraits& node = traits[i];
-    NodePlan& place = plan.nodes[i];
+    const NodeTraits& node = traits[index(i)];
+    NodePlan& place = plan.nodes[index(i)];
     place.gradient_leaving = gradient;
     gradient = across(gradient, node.after == Redistribution::scatter_sequence, node.out);
     place.gradient_out = gradient;
@@ -260,15 +267,15 @@ struct BackwardPlanner {
     return gradient;
   }
   constexpr int fork(int i, int gradient) {
-    NodePlan& place = plan.nodes[i];
-    const int branch = held[--depth];
+    NodePlan& place = plan.nodes[index(i)];
+    const int branch = held[index(--depth)];
     place.gradient_branch = branch;
     place.gradient_leaving = gradient;
     int sum = gradient;
     if (gradient == branch && is_held(gradient)) {
-      sum = allocate(traits[i].entering);
+      sum = allocate(traits[index(i)].entering);
     } else if (is_held(gradient)) {
-      sum = is_held(branch) ? allocate(traits[i].entering) : branch;
+      sum = is_held(branch) ? allocate(traits[index(i)].entering) : branch;
     } else if (gradient != branch) {
       release(branch);
     }
@@ -278,12 +285,12 @@ struct BackwardPlanner {
   constexpr void run() {
     int gradient = incoming_gradient;
     for (int i = Count - 1; i >= 0; --i) {
-      if (traits[i].kind == NodeTraits::Kind::join) {
-        plan.nodes[i].gradient_leaving = gradient;
-        plan.nodes[i].gradient_entering = gradient;
-        held[depth++] = gradient;
+      if (traits[index(i)].kind == NodeTraits::Kind::join) {
+        plan.nodes[index(i)].gradient_leaving = gradient;
+        plan.nodes[index(i)].gradient_entering = gradient;
+        held[index(depth++)] = gradient;
       } else {
-        gradient = traits[i].kind == NodeTraits::Kind::fork ? fork(i, gradient) : layer(i, gradient);
+        gradient = traits[index(i)].kind == NodeTraits::Kind::fork ? fork(i, gradient) : layer(i, gradient);
       }
     }
     plan.outgoing_gradient = gradient;
@@ -303,32 +310,33 @@ constexpr BufferPlan<Count> plan_buffers(const std::array<NodeTraits, Count>& tr
   BufferPlan<Count> plan;
   detail::ForwardPlanner<Count> forward{traits};
   forward.run();
-  const int output = forward.ids[Count - 1][3];
-  plan.output_is_read_again = forward.buffers[output].saved || forward.buffers[output].external;
-  forward.buffers[output].saved = true;
+  const int output = forward.ids[detail::index(Count - 1)][3];
+  plan.output_is_read_again =
+      forward.buffers[detail::index(output)].saved || forward.buffers[detail::index(output)].external;
+  forward.buffers[detail::index(output)].saved = true;
   place_saved(forward, plan);
   place_transient(forward, plan);
 
   const auto place = [&](int id) -> Place {
     if (id < 0) return {};
-    const detail::Buffer& buffer = forward.buffers[id];
+    const detail::Buffer& buffer = forward.buffers[detail::index(id)];
     if (buffer.external) return {Place::Where::input, {}};
     return {buffer.saved ? Place::Where::saved : Place::Where::transient, buffer.offset};
   };
   for (int i = 0; i < Count; ++i) {
-    const auto& ids = forward.ids[i];
-    NodePlan& node = plan.nodes[i];
+    const auto& ids = forward.ids[detail::index(i)];
+    NodePlan& node = plan.nodes[detail::index(i)];
     node.entering = place(ids[0]);
     node.in = place(ids[1]);
     node.out = place(ids[2]);
     node.leaving = place(ids[3]);
     node.branch = place(ids[4]);
     node.statistics = plan.saved;
-    plan.saved += traits[i].statistics;
-    const std::array<Redistribution, 2> moves{traits[i].before, traits[i].after};
+    plan.saved += traits[detail::index(i)].statistics;
+    const std::array<Redistribution, 2> moves{traits[detail::index(i)].before, traits[detail::index(i)].after};
     for (const Redistribution move : moves)
       if (move == Redistribution::gather_features || move == Redistribution::slice_features)
-        plan.exchange = larger(plan.exchange, larger(traits[i].entering, traits[i].in));
+        plan.exchange = larger(plan.exchange, larger(traits[detail::index(i)].entering, traits[detail::index(i)].in));
   }
   plan.output = place(output);
   detail::BackwardPlanner<Count>{traits, plan}.run();
