@@ -70,8 +70,8 @@ inline std::string list_difference(std::span<const NamedShape> first, std::span<
 /// order or shapes; the sentence names the first such rank and the first parameter that differs.
 template <class C>
   requires AllGathers<C, char> && AllGathers<C, std::uint64_t> && AllGathers<C, Index>
-void verify_agreement(C& communicator, std::span<const NamedShape> entries,
-                      std::source_location where = std::source_location::current()) {
+[[gnu::cold]] void verify_agreement(C& communicator, std::span<const NamedShape> entries,
+                                    std::source_location where = std::source_location::current()) {
   const std::string own = detail::pack(entries);
   const auto ranks = static_cast<std::size_t>(communicator.size());
 

@@ -62,7 +62,7 @@ inline std::string place(const std::source_location& where) {
 }
 
 /// `all_reduce #5 (sum, 1000 float) at model.hpp:42`; `counts` are the shards of an uneven call.
-inline std::string describe(const CallDescription& call, std::span<const Index> counts = {}) {
+[[gnu::cold]] inline std::string describe(const CallDescription& call, std::span<const Index> counts = {}) {
   std::string text = concatenate(operation_name(call.operation), " #", call.sequence);
   const bool reduces = call.operation == Operation::all_reduce || call.operation == Operation::reduce_scatter;
   if (call.operation != Operation::barrier && call.operation != Operation::split) {

@@ -220,7 +220,8 @@ class Threads {
   int rank_;
 };
 
-inline std::optional<Threads> Threads::split(int color, int key, std::string_view name, std::source_location where) {
+[[gnu::cold]] inline std::optional<Threads> Threads::split(int color, int key, std::string_view name,
+                                                           std::source_location where) {
   struct Request {
     int color;
     int key;

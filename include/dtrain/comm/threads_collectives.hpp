@@ -146,7 +146,7 @@ class CollectiveQueue {
     return describe(call, call.uneven ? slot.postings.shards(rank, false) : std::span<const Index>{});
   }
 
-  [[nodiscard]] std::string mismatch_sentence(const Slot& slot, int rank) const {
+  [[gnu::cold]] [[nodiscard]] std::string mismatch_sentence(const Slot& slot, int rank) const {
     const int other = conflicting_rank(slot, rank);
     const int low = std::min(rank, other);
     const int high = std::max(rank, other);
@@ -226,7 +226,7 @@ class CollectiveQueue {
     }
   }
 
-  [[nodiscard]] std::string timeout_sentence(int rank, std::uint64_t sequence) {
+  [[gnu::cold]] [[nodiscard]] std::string timeout_sentence(int rank, std::uint64_t sequence) {
     std::string missing;
     for (int other = 0; other < meeting_.size(); ++other) {
       if (has_posted(other, sequence)) continue;

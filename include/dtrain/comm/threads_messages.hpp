@@ -191,7 +191,7 @@ class MessageBoard {
     if (sender != receiver) meeting_.ring(sender);
   }
 
-  [[nodiscard]] std::string timeout_sentence(int rank, const Message& message) const {
+  [[gnu::cold]] [[nodiscard]] std::string timeout_sentence(int rank, const Message& message) const {
     return concatenate(meeting_.rank_name(rank), " waited ", static_cast<double>(meeting_.deadline().count()) / 1000,
                        " s in ", describe(message.call), " on communicator '", meeting_.name(), "' for ",
                        meeting_.rank_name(message.call.peer), ", which did not post the matching ",

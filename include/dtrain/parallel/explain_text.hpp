@@ -19,19 +19,19 @@ namespace dtrain::parallel {
 namespace detail {
 
 /// "1,234,567".
-inline std::string count_text(Index count) {
+[[gnu::cold]] inline std::string count_text(Index count) {
   std::string text = concatenate(count);
   const std::size_t first = text.front() == '-' ? 1 : 0;
   for (std::size_t at = text.size(); at > first + 3; at -= 3) text.insert(at - 3, 1, ',');
   return text;
 }
 /// A number with one digit behind the point.
-inline std::string decimal_text(double value) {
+[[gnu::cold]] inline std::string decimal_text(double value) {
   char digits[64];
   const auto end = std::to_chars(digits, digits + sizeof digits, value, std::chars_format::fixed, 1).ptr;
   return {digits, end};
 }
-inline std::string scaled_text(double value, double base, std::span<const std::string_view> units) {
+[[gnu::cold]] inline std::string scaled_text(double value, double base, std::span<const std::string_view> units) {
   std::size_t unit = 0;
   while (value >= base && unit + 1 < units.size()) {
     value /= base;
@@ -41,22 +41,22 @@ inline std::string scaled_text(double value, double base, std::span<const std::s
                      units[unit]);
 }
 /// "1 stage", "3 stages".
-inline std::string plural(Index count, std::string_view thing) {
+[[gnu::cold]] inline std::string plural(Index count, std::string_view thing) {
   return concatenate(count_text(count), " ", thing, count == 1 ? "" : "s");
 }
 /// "64.0 KiB".
-inline std::string bytes_text(Index bytes) {
+[[gnu::cold]] inline std::string bytes_text(Index bytes) {
   constexpr std::array<std::string_view, 5> units{"B", "KiB", "MiB", "GiB", "TiB"};
   return scaled_text(static_cast<double>(bytes), 1024.0, units);
 }
 /// "3.1 GFLOP".
-inline std::string flops_text(double flops) {
+[[gnu::cold]] inline std::string flops_text(double flops) {
   constexpr std::array<std::string_view, 7> units{"FLOP", "KFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP", "EFLOP"};
   return scaled_text(flops, 1000.0, units);
 }
-inline std::string percent_text(double share) { return decimal_text(100.0 * share) + " %"; }
+[[gnu::cold]] inline std::string percent_text(double share) { return decimal_text(100.0 * share) + " %"; }
 
-inline std::string micro_batches_text(const BatchShape& batch) {
+[[gnu::cold]] inline std::string micro_batches_text(const BatchShape& batch) {
   return concatenate(batch.micro_batches, batch.micro_batches == 1 ? " micro-batch" : " micro-batches");
 }
 
@@ -101,7 +101,7 @@ class TextTable {
 };
 
 /// "blocks.0-3" for units 0 to 3 of an element that repeats, its name for others.
-inline std::string unit_names(const UnitReport& unit, Index begin, Index end) {
+[[gnu::cold]] inline std::string unit_names(const UnitReport& unit, Index begin, Index end) {
   if (!unit.repeated) return unit.name;
   const Index first = begin - unit.first_unit;
   const Index last = end - unit.first_unit - 1;
@@ -122,7 +122,7 @@ inline std::vector<std::string> units_of_stage(const Explanation& program, Range
   return lines;
 }
 
-inline std::string head_text(const Explanation& program) {
+[[gnu::cold]] inline std::string head_text(const Explanation& program) {
   std::string mesh = plural(program.ranks, "rank");
   bool first = true;
   for (const AxisReport& axis : program.axes) {
@@ -144,16 +144,16 @@ inline std::string head_text(const Explanation& program) {
   return concatenate("program\n", table.text());
 }
 
-inline std::string layouts_text(const nn::LayoutRule& rule) {
+[[gnu::cold]] inline std::string layouts_text(const nn::LayoutRule& rule) {
   if (rule.in == rule.out) return std::string(nn::layout_name(rule.in));
   return concatenate(nn::layout_name(rule.in), " -> ", nn::layout_name(rule.out));
 }
-inline std::string widths_text(const NodeRule& rule) {
+[[gnu::cold]] inline std::string widths_text(const NodeRule& rule) {
   if (rule.in_width == 0) return concatenate("tokens -> ", rule.out_width);
   return rule.in_width == rule.out_width ? concatenate(rule.in_width)
                                          : concatenate(rule.in_width, " -> ", rule.out_width);
 }
-inline std::string transfer_text(const Transfer& transfer) {
+[[gnu::cold]] inline std::string transfer_text(const Transfer& transfer) {
   if (transfer.collective.empty()) return "nothing";
   return transfer.bytes > 0 ? concatenate(transfer.collective, " ", bytes_text(transfer.bytes))
                             : std::string(transfer.collective);
@@ -165,7 +165,7 @@ inline void add_move(TextTable& table, Layout from, Layout to, const TransferPai
 }
 
 /// The nodes of every distinct unit with their layouts, and the moves between them.
-inline std::string units_text(const Explanation& program) {
+[[gnu::cold]] inline std::string units_text(const Explanation& program) {
   TextTable table("lllrr");
   table.row({"layer", "type", "layout over the tensor axis", "width of a rank", "parameters of a rank"});
   for (const UnitReport& unit : program.units) {
@@ -200,11 +200,11 @@ std::vector<Range> alike(const Explanation& program, Same same) {
   }
   return groups;
 }
-inline std::string stage_numbers(Range stages) {
+[[gnu::cold]] inline std::string stage_numbers(Range stages) {
   return stages.size() == 1 ? concatenate(stages.begin) : concatenate(stages.begin, "-", stages.end - 1);
 }
 
-inline std::string stages_text(const Explanation& program) {
+[[gnu::cold]] inline std::string stages_text(const Explanation& program) {
   TextTable table("lrrl");
   table.row({"stage", "work per step", "in flight", "units"});
   for (std::size_t s = 0; s < program.stages.size(); ++s) {
@@ -218,7 +218,7 @@ inline std::string stages_text(const Explanation& program) {
   return concatenate("stages\n", table.text());
 }
 
-inline std::string memory_text(const Explanation& program) {
+[[gnu::cold]] inline std::string memory_text(const Explanation& program) {
   TextTable table("lrrrrrrrr");
   table.row(
       {"stage", "parameters", "gradients", "optimizer", "activations", "transient", "constants", "tokens", "total"});
@@ -236,7 +236,7 @@ inline std::string memory_text(const Explanation& program) {
          table.text();
 }
 
-inline std::string communication_text(const Explanation& program) {
+[[gnu::cold]] inline std::string communication_text(const Explanation& program) {
   TextTable table("lllrrl");
   table.row({"stage", "axis", "collective", "calls", "bytes", "of"});
   const auto groups =
@@ -256,7 +256,7 @@ inline std::string communication_text(const Explanation& program) {
                      table.text());
 }
 
-inline std::string schedule_text(const Explanation& program) {
+[[gnu::cold]] inline std::string schedule_text(const Explanation& program) {
   std::string text = concatenate("schedule ", program.schedule, ": ", micro_batches_text(program.batch), " on ",
                                  plural(static_cast<Index>(program.stages.size()), "stage"), ", idle ",
                                  percent_text(program.bubble), " of the time when stages cost the same\n");
@@ -274,7 +274,7 @@ inline std::string schedule_text(const Explanation& program) {
 }  // namespace detail
 
 /// The explanation as text of at most 120 columns.
-[[nodiscard]] inline std::string describe(const Explanation& program) {
+[[gnu::cold]] [[nodiscard]] inline std::string describe(const Explanation& program) {
   return detail::head_text(program) + "\n" + detail::units_text(program) + "\n" + detail::stages_text(program) + "\n" +
          detail::memory_text(program) + "\n" + detail::communication_text(program) + "\n" +
          detail::schedule_text(program);

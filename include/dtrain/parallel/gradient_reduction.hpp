@@ -142,7 +142,7 @@ class GradientReduction {
     return range;
   }
 
-  void verify_parameters() {
+  [[gnu::cold]] void verify_parameters() {
     if constexpr (splits_batch) {
       // The views of `held` look into `shapes`.
       std::vector<std::string> shapes;
@@ -155,7 +155,7 @@ class GradientReduction {
   }
 
   // The two stages of a tie, at the same place along the other axes.
-  void join_ties() {
+  [[gnu::cold]] void join_ties() {
     if constexpr (S::Pipeline::degree > 1) {
       const auto& mesh = axes_.mesh();
       for (const Tie& tie : Lowered::ties) {
@@ -174,7 +174,7 @@ class GradientReduction {
   }
   static Index unit_of(int element) { return Lowered::table[static_cast<std::size_t>(element)].first_unit; }
 
-  void join_copies() {
+  [[gnu::cold]] void join_copies() {
     if constexpr (Lowered::tensor.degree > 1) {
       std::map<int, std::vector<std::pair<Index, Range>>> blocks;
       for (const LocalParameter& parameter : stage_.map())

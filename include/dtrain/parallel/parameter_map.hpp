@@ -51,7 +51,7 @@ struct LocalParameter {
 
 namespace detail {
 
-inline std::vector<Segment> segments_of(const nn::Parameter& parameter, int degree, int rank) {
+[[gnu::cold]] inline std::vector<Segment> segments_of(const nn::Parameter& parameter, int degree, int rank) {
   std::vector<Segment> segments;
   const bool by_rows = parameter.cut == nn::Cut::rows;
   const bool by_columns = parameter.cut == nn::Cut::columns;
@@ -86,8 +86,8 @@ inline std::vector<Segment> segments_of(const nn::Parameter& parameter, int degr
 }  // namespace detail
 
 /// Describes the shard of `parameter` that tensor rank `rank` of `degree` holds at `offset`.
-inline LocalParameter locate_parameter(const nn::Parameter& parameter, std::string name, Index unit, Index offset,
-                                       int degree, int rank) {
+[[gnu::cold]] inline LocalParameter locate_parameter(const nn::Parameter& parameter, std::string name, Index unit,
+                                                     Index offset, int degree, int rank) {
   return {.name = std::move(name),
           .whole_rows = parameter.rows.whole(),
           .whole_columns = parameter.columns.whole(),

@@ -153,7 +153,7 @@ constexpr std::array<Range, Stages> ranges_of(const Partition& partition) {
 }
 
 /// The sentence of a partition that was not found; `who` names the model.
-inline std::string describe(const Partition& partition, std::string_view who) {
+[[gnu::cold]] inline std::string describe(const Partition& partition, std::string_view who) {
   switch (partition.failure) {
     case PartitionFailure::no_stages:
       return concatenate("dtrain: ", who, " cannot be cut into ", partition.stages, " stages; ask for at least one");

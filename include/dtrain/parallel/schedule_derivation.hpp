@@ -165,7 +165,8 @@ class Derivation {
 /// large-scale language model training on GPU clusters using Megatron-LM", SC 2021, section 2.2.
 ///
 /// Orders that wait for each other, or leave something out, give tables that the judge refuses.
-constexpr std::vector<Table> derive_communication(const std::vector<std::vector<Compute>>& orders, int micro_batches) {
+[[gnu::cold]] constexpr std::vector<Table> derive_communication(const std::vector<std::vector<Compute>>& orders,
+                                                                int micro_batches) {
   return detail::Derivation(orders, micro_batches).tables();
 }
 

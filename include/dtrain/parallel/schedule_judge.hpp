@@ -30,7 +30,7 @@ class Judge {
   // Written out: nvcc takes the implicit one for not constexpr.
   constexpr ~Judge() = default;
 
-  constexpr Verdict decide() {
+  [[gnu::cold]] constexpr Verdict decide() {
     for (int stage = 0; stage < stages_; ++stage) {
       if (!well_formed(stage)) return verdict_;
       census_.emplace_back(actions(stage), micro_batches_);
@@ -249,7 +249,7 @@ class Judge {
     return fail(Failure::in_flight_above_limit, stage, 0);
   }
 
-  constexpr void free_of_deadlock() {
+  [[gnu::cold]] constexpr void free_of_deadlock() {
     const Replay replay(tables_);
     for (int stage = 0; stage < stages_; ++stage) {
       if (replay.finished(stage)) continue;

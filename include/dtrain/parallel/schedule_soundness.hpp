@@ -154,7 +154,7 @@ inline void check_counts(std::string_view name, int stages, int micro_batches) {
 
 /// The judged tables of all stages. Throws ConfigurationError with the judge's sentence if the schedule is refused.
 template <Schedule S>
-std::vector<Table> build_tables(int stages, int micro_batches) {
+[[gnu::cold]] std::vector<Table> build_tables(int stages, int micro_batches) {
   detail::check_counts(S::name, stages, micro_batches);
   std::vector<Table> tables = tables_of<S>(stages, micro_batches);
   const Verdict verdict = judge_tables<S>(tables, micro_batches);
@@ -163,7 +163,7 @@ std::vector<Table> build_tables(int stages, int micro_batches) {
 }
 
 /// The judged tables of all stages for a pass without gradients, such as evaluation.
-inline std::vector<Table> build_forward_only_tables(int stages, int micro_batches) {
+[[gnu::cold]] inline std::vector<Table> build_forward_only_tables(int stages, int micro_batches) {
   detail::check_counts("forward-only", stages, micro_batches);
   std::vector<Table> tables = forward_only_tables(stages, micro_batches);
   const std::vector<int> limits(static_cast<std::size_t>(stages), 1);

@@ -47,7 +47,7 @@ inline std::string times(int count) {
   return count == 1 ? "once" : concatenate(count, " times");
 }
 
-inline std::string finding(const Verdict& v) {
+[[gnu::cold]] inline std::string finding(const Verdict& v) {
   const std::string does = what_is_done(v.action, v.micro_batch, v.stage);
   switch (v.failure) {
     case Failure::none:
@@ -99,7 +99,7 @@ inline std::string sentence_start(std::string_view name, int stages, int micro_b
 }
 
 /// The sentence of a verdict on the schedule called `name`.
-inline std::string describe(const Verdict& verdict, std::string_view name) {
+[[gnu::cold]] inline std::string describe(const Verdict& verdict, std::string_view name) {
   return sentence_start(name, verdict.stages, verdict.micro_batches) + detail::finding(verdict);
 }
 

@@ -42,7 +42,7 @@ class Stage {
 
   /// Makes room for micro-batches of up to `rows` rows of samples of `context`, `slots` of them in flight, and for a
   /// local batch of `local_rows` rows. Allocates only where there is not enough.
-  void reserve(Index rows, Index context, int slots, Index local_rows) {
+  [[gnu::cold]] void reserve(Index rows, Index context, int slots, Index local_rows) {
     if (context != context_) prepare_constants(context);
     rows = std::max(rows, rows_);
     slots = std::max(slots, slots_);
@@ -266,7 +266,7 @@ class Stage {
           exchange_ + plan_.exchange().bytes(plan_.row_capacity(rows_), plan_.shard_capacity(rows_)) + s * bytes;
   }
 
-  void prepare_constants(Index context) {
+  [[gnu::cold]] void prepare_constants(Index context) {
     constants_offset_ = Lowered::constants_offsets(context);
     constants_ = {};
     constants_ = device_.allocate(constants_size() * static_cast<Index>(sizeof(Accumulator<T>)), Contents::zero);
@@ -286,7 +286,7 @@ class Stage {
     }(std::make_index_sequence<static_cast<std::size_t>(Lowered::elements)>{});
   }
 
-  void map_parameters() {
+  [[gnu::cold]] void map_parameters() {
     for_units<false>([&]<int E>(std::integral_constant<int, E>, Index unit) {
       using U = typename Lowered::template UnitOf<E>;
       for (const UnitParameter& described : U::parameters) {
