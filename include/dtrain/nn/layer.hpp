@@ -13,7 +13,8 @@ namespace dtrain::nn {
 /// A stateless type. It never sees a rank or a communicator: the lowering hands it a *site* (below).
 ///
 /// Required:
-/// - `static constexpr Features input, output`: whole widths; an input without parts takes token ids.
+/// - `static constexpr Features input, output`: whole widths; an input without parts takes token ids, of which a
+///   `static constexpr Index vocabulary` says how many there are.
 /// - `static constexpr LayoutRule layouts(Layout incoming, TensorAxis)`: asked only where the degree is above 1.
 /// - `static constexpr std::array<Parameter, K> parameters(LayoutRule)`.
 /// - `static constexpr double flops_per_row(Index context)`: of the forward pass, for the whole layer.
