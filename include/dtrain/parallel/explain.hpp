@@ -30,7 +30,7 @@ namespace detail {
 
 /// "Linear" for dtrain::nn::Linear<...>.
 template <class L>
-std::string short_type_name() {
+[[gnu::cold]] std::string short_type_name() {
   std::string_view text = __PRETTY_FUNCTION__;
   text = text.substr(text.find("L = ") + 4);
   text = text.substr(0, text.find_first_of("<;]"));
@@ -51,13 +51,13 @@ class Explainer {
   static constexpr int stages = S::Pipeline::degree;
 
  public:
-  Explainer(const BatchShape& shape, const ExplainOptions& options)
+  [[gnu::cold]] Explainer(const BatchShape& shape, const ExplainOptions& options)
       : mesh_(world_size(options.ranks), 0), shape_(shape), options_(options) {
     check_batch(shape, mesh_.batch_share().size, Lowered::max_context);
     tables_ = schedule::build_tables<typename S::Pipeline::Schedule>(stages, shape.micro_batches);
   }
 
-  [[nodiscard]] Explanation explain() const {
+  [[nodiscard, gnu::cold]] Explanation explain() const {
     Explanation result{.strategy = S::describe(),
                        .ranks = mesh_.ranks(),
                        .shares = mesh_.batch_share().size,
@@ -75,7 +75,7 @@ class Explainer {
   }
 
  private:
-  static int world_size(int ranks) {
+  [[gnu::cold]] static int world_size(int ranks) {
     if (ranks == 0 && S::has_dynamic)
       throw ConfigurationError(concatenate("dtrain: strategy ", S::describe(),
                                            " has a dynamic degree; say for how many ranks it is to be explained, by "
@@ -83,7 +83,7 @@ class Explainer {
     return ranks == 0 ? S::static_ranks : ranks;
   }
   template <class F>
-  static void for_elements(F&& f) {
+  [[gnu::cold]] static void for_elements(F&& f) {
     [&]<std::size_t... E>(std::index_sequence<E...>) {
       (f(std::integral_constant<int, static_cast<int>(E)>{}), ...);
     }(std::make_index_sequence<static_cast<std::size_t>(Lowered::elements)>{});
@@ -91,7 +91,7 @@ class Explainer {
   [[nodiscard]] Index rows() const { return shape_.micro_batch_rows(mesh_.batch_share().size); }
 
   template <class... Policies>
-  [[nodiscard]] std::vector<AxisReport> axes(PolicyList<Policies...>) const {
+  [[nodiscard, gnu::cold]] std::vector<AxisReport> axes(PolicyList<Policies...>) const {
     std::vector<std::pair<int, AxisReport>> ordered{
         {int{Policies::Axis::order}, AxisReport{std::string(std::string_view(Policies::Axis::name)),
                                                 mesh_.template along<typename Policies::Axis>().size}}...};
@@ -102,7 +102,7 @@ class Explainer {
   }
 
   // The collective of a move takes whole rows of all features on one side of it.
-  [[nodiscard]] TransferPair transfer(Redistribution move, Index width) const {
+  [[nodiscard, gnu::cold]] TransferPair transfer(Redistribution move, Index width) const {
     const Movement movement = movement_of(move);
     const auto pass = [&](std::string_view collective) {
       const bool exchanges = !collective.empty() && collective != "slice";
@@ -112,7 +112,7 @@ class Explainer {
   }
 
   template <int E>
-  [[nodiscard]] UnitReport unit_report() const {
+  [[nodiscard, gnu::cold]] UnitReport unit_report() const {
     using U = typename Lowered::template UnitOf<E>;
     constexpr ElementTable element = Lowered::table[E];
     UnitReport report{.name = std::string(Lowered::template element_name<E>),
@@ -136,7 +136,7 @@ class Explainer {
     return report;
   }
   template <class U, int I>
-  [[nodiscard]] NodeReport node_report() const {
+  [[nodiscard, gnu::cold]] NodeReport node_report() const {
     using L = typename U::template Layer<I>;
     constexpr NodeRule rule = U::rules[I];
     return {.path = std::string(U::template path<I>),
@@ -146,12 +146,12 @@ class Explainer {
             .after = transfer(rule.after, rule.out_width)};
   }
 
-  [[nodiscard]] static Plan plan_of(int stage) {
+  [[nodiscard, gnu::cold]] static Plan plan_of(int stage) {
     return Plan(Cuts::ranges[static_cast<std::size_t>(stage)], Lowered::tensor.degree);
   }
   [[nodiscard]] Index shard_capacity(int stage) const { return plan_of(stage).shard_capacity(rows()); }
 
-  [[nodiscard]] StageReport stage_report(const std::vector<UnitReport>& units, int stage) const {
+  [[nodiscard, gnu::cold]] StageReport stage_report(const std::vector<UnitReport>& units, int stage) const {
     const Plan plan = plan_of(stage);
     const int shares = mesh_.batch_share().size;
     const int slots = tables_[static_cast<std::size_t>(stage)].slots;
@@ -173,8 +173,8 @@ class Explainer {
   }
 
   /// Adds calls to the entry of the same axis, collective and purpose.
-  static void add(StageReport& report, std::string_view axis, std::string_view collective, std::string_view purpose,
-                  Index calls, Index bytes) {
+  [[gnu::cold]] static void add(StageReport& report, std::string_view axis, std::string_view collective,
+                                std::string_view purpose, Index calls, Index bytes) {
     if (calls == 0) return;
     for (Communication& known : report.communications)
       if (known.axis == axis && known.collective == collective && known.purpose == purpose) {
@@ -185,7 +185,8 @@ class Explainer {
     report.communications.push_back({std::string(axis), std::string(collective), std::string(purpose), calls, bytes});
   }
 
-  void tensor_communications(StageReport& report, const std::vector<UnitReport>& units, const Plan& plan) const {
+  [[gnu::cold]] void tensor_communications(StageReport& report, const std::vector<UnitReport>& units,
+                                           const Plan& plan) const {
     if constexpr (Lowered::tensor.degree > 1) {
       constexpr std::string_view axis = axes::Tensor::name;
       const Index micro_batches = shape_.micro_batches;
@@ -205,7 +206,7 @@ class Explainer {
     }
   }
   template <int E>
-  static void add_gradient_sums(StageReport& report, Index held) {
+  [[gnu::cold]] static void add_gradient_sums(StageReport& report, Index held) {
     using U = typename Lowered::template UnitOf<E>;
     if (U::tensor_sums.size() > 0)
       add(report, axes::Tensor::name, "all-reduce", "gradients of uncut parameters", held,
@@ -226,14 +227,14 @@ class Explainer {
     return std::max<Index>(end - begin, 0);
   }
 
-  void batch_communications(StageReport& report, const Plan& plan) const {
+  [[gnu::cold]] void batch_communications(StageReport& report, const Plan& plan) const {
     using First = typename FirstPolicy<typename S::Batch>::type;
     [&]<class... Policies>(PolicyList<Policies...>) {
       (add_batch_axis<Policies, std::is_same_v<Policies, First>>(report, plan), ...);
     }(typename S::Batch{});
   }
   template <class P, bool InBuckets>
-  void add_batch_axis(StageReport& report, const Plan& plan) const {
+  [[gnu::cold]] void add_batch_axis(StageReport& report, const Plan& plan) const {
     constexpr std::string_view collective = [] {
       if constexpr (requires { P::collective; }) return std::string_view(P::collective);
       return std::string_view("reduce");
@@ -250,7 +251,7 @@ class Explainer {
     }
   }
 
-  void pipeline_communications(StageReport& report, const Plan& plan, int stage) const {
+  [[gnu::cold]] void pipeline_communications(StageReport& report, const Plan& plan, int stage) const {
     if constexpr (stages > 1) {
       constexpr std::string_view axis = axes::Pipeline::name;
       const Index message_rows = rows();
@@ -289,13 +290,13 @@ class Explainer {
 /// The numbers of the program that `Model` lowers to under `S`, for batches of `shape`.
 /// Throws ConfigurationError when the batch or the world cannot be dealt out.
 template <class Model, class S, Scalar T = float>
-[[nodiscard]] Explanation explanation_of(const BatchShape& shape, const ExplainOptions& options = {}) {
+[[nodiscard, gnu::cold]] Explanation explanation_of(const BatchShape& shape, const ExplainOptions& options = {}) {
   return detail::Explainer<Model, S, T>(shape, options).explain();
 }
 
 /// The same as text of at most 120 columns.
 template <class Model, class S, Scalar T = float>
-[[nodiscard]] std::string explain(const BatchShape& shape, const ExplainOptions& options = {}) {
+[[nodiscard, gnu::cold]] std::string explain(const BatchShape& shape, const ExplainOptions& options = {}) {
   return describe(explanation_of<Model, S, T>(shape, options));
 }
 
