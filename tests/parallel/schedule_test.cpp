@@ -87,6 +87,17 @@ TEST_CASE_TEMPLATE("as many micro-batches as stages finish under rendezvous", S,
   CHECK_NOTHROW(build_tables<S>(12, 64));
 }
 
+// fault E3: micro-batches that the four stages do not divide: two rounds and a half, and less than one.
+TEST_CASE_TEMPLATE("micro-batches need not divide over the stages", S, GPipe, OneForwardOneBackward) {
+  for (const int m : {10, 3}) {
+    CAPTURE(m);
+    const std::vector<Table> tables = build_tables<S>(4, m);
+    CHECK(judge_tables<S>(tables, m).ok());
+    CHECK(Replay(tables).finished());
+    check_invariants<S>(4, m);
+  }
+}
+
 // fault E6: forwards equal backwards, the running sum is never negative and ends at zero, the length is 2 m.
 TEST_CASE_TEMPLATE("tables keep their invariants", S, GPipe, OneForwardOneBackward) {
   for (int p = 1; p <= 8; ++p)
