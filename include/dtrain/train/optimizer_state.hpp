@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "dtrain/core/view.hpp"
+#include "dtrain/device/arena.hpp"
 #include "dtrain/optim/optimizer.hpp"
 #include "dtrain/parallel/parameter_map.hpp"
 
@@ -16,6 +17,9 @@ namespace dtrain::train {
 /// State for a region of parameters of type `T` that `map` describes.
 template <class Optimizer, Scalar T, class Device>
 class OptimizerState {
+  static_assert(optim::OptimizerFor<Optimizer, Device, T>,
+                "dtrain: this is not an optimizer: it lacks states, state_names or update");
+
  public:
   static constexpr auto states = static_cast<std::size_t>(Optimizer::states);
 
