@@ -170,6 +170,15 @@ TEST_CASE("a batch that counts no target is skipped: decay alone moves no weight
   });
 }
 
+TEST_CASE("ranks that were given different seeds are refused before they train apart") {
+  const std::string sentence = sentence_of<ConfigurationError>([] {
+    run_ranks<Data2>([](auto& rank) {
+      const train::Trainer<TinyMlp, Data2> trainer(rank, {.seed = static_cast<std::uint64_t>(3 + rank.index())});
+    });
+  });
+  CHECK(sentence == "dtrain: the seed is 3 on rank 0 and 4 on rank 1; give all ranks the same.");
+}
+
 TEST_CASE("ranks with an uneven number of batches end with an error that names the one that is missing") {
   // fault F11
   const auto begin = std::chrono::steady_clock::now();

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cmath>
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <utility>
@@ -39,12 +40,14 @@ class Program {
   static_assert(Cuts::check());
 
   /// Allocates the parameters of this rank's stage and sets them to their start.
-  /// Throws ConfigurationError when ranks hold different models.
+  /// Throws ConfigurationError when ranks hold different models or were given different seeds.
   Program(Device& device, AxisCommunicators<S, C>& axes, std::uint64_t seed)
       : axes_(axes),
         stage_(device, Cuts::ranges[static_cast<std::size_t>(axes.mesh().template along<axes::Pipeline>().rank)],
                axes.mesh().template along<axes::Tensor>().rank, seed),
-        reduction_(stage_, axes) {}
+        reduction_(stage_, axes) {
+    verify_seed(seed);
+  }
 
   [[nodiscard]] auto& stage() { return stage_; }
   [[nodiscard]] const auto& stage() const { return stage_; }
@@ -126,6 +129,18 @@ class Program {
   }
 
  private:
+  // With seeds of their own, ranks start from different copies of the weights and train them silently apart.
+  [[gnu::cold]] void verify_seed(std::uint64_t seed) {
+    if constexpr (S::static_ranks > 1 || S::has_dynamic) {
+      std::vector<std::uint64_t> seeds(static_cast<std::size_t>(axes_.mesh().ranks()));
+      axes_.world().all_gather(std::span<const std::uint64_t>(&seed, 1), std::span(seeds)).wait();
+      for (std::size_t rank = 1; rank < seeds.size(); ++rank)
+        if (seeds[rank] != seeds[0])
+          throw ConfigurationError(concatenate("dtrain: the seed is ", seeds[0], " on rank 0 and ", seeds[rank],
+                                               " on rank ", rank, "; give all ranks the same."));
+    }
+  }
+
   [[nodiscard]] const schedule::Table& table_of(const std::vector<schedule::Table>& tables) const {
     return tables[static_cast<std::size_t>(stage_index())];
   }

@@ -303,6 +303,7 @@ class Unit<nn::NodeList<Nodes...>, Tensor, Entering, EnteringFeatures, T> {
     if constexpr (rule.kind == NodeTraits::Kind::join)
       detail::require_residual_width<rules[fork_of(I)].whole_in, rule.whole_in>();
     if constexpr (nn::Layer<L>) {
+      if constexpr (nn::takes_tokens<L>) detail::require_tokens_first<rule.parts, L>();
       detail::require_width<rule.whole_before, rule.whole_in, L>();
       if constexpr (ChecksItself<L, Tensor, rules[I].rule>) L::template check<Tensor, rules[I].rule>();
     }

@@ -56,6 +56,10 @@ concept SharesLieSideBySide = bool(Parts == 1 && WidthOfAllRanks == Width);
 template <Index Before, Index Takes, class L>
 concept WidthsMatch = Before == Takes;
 
+/// Nothing comes before layer `L`, which reads tokens.
+template <Index PartsBefore, class L>
+concept TokensComeFirst = PartsBefore == 0;
+
 /// A residual branch gives the width that it is added to.
 template <Index Before, Index Gives>
 concept ResidualKeepsWidth = Before == Gives;
@@ -187,6 +191,11 @@ consteval void require_shares_side_by_side() {
 template <Index Before, Index Gives>
 consteval void require_residual_width() {
   static_assert(ResidualKeepsWidth<Before, Gives>, "dtrain: a residual branch does not give the width that it adds to");
+}
+template <Index PartsBefore, class L>
+consteval void require_tokens_first() {
+  static_assert(TokensComeFirst<PartsBefore, L>,
+                "dtrain: a layer that reads tokens stands behind another one, whose output would be lost");
 }
 template <Index Before, Index Takes, class L>
 consteval void require_width() {

@@ -90,12 +90,14 @@ class Trainer {
   /// One step on the next `shape.samples` samples of a source.
   template <class Source>
   StepReport step(const Source& source, const parallel::BatchShape& shape) {
+    require_source<Source>();
     return step_on(options_.learning_rate, source, shape);
   }
 
   /// Mean loss over the whole held-out part of a source, without dropout; `shape` is how much is run at once.
   template <class Source>
   EvaluationReport evaluate(const Source& source, const parallel::BatchShape& shape) {
+    require_source<Source>();
     EvaluationReport report;
     for (Index first = 0; first < source.validation_samples(); first += shape.samples) {
       const auto result = program_.evaluate(shape, [&](Range samples, auto inputs, std::span<std::int32_t> targets) {
@@ -113,6 +115,7 @@ class Trainer {
   /// its `decay_steps`. Returns the report of the last step.
   template <class Source>
   StepReport fit(const Source& source, const FitOptions& options) {
+    require_source<Source>();
     const parallel::BatchShape shape = batch_shape(options.batch, context_of(source), options.micro_batches);
     check_fit(source, options, shape);
     const optim::LearningRate rate = options_.learning_rate.resolved(clock_.schedule_step() + options.steps);
@@ -172,6 +175,14 @@ class Trainer {
     return report;
   }
 
+  template <class Source>
+  static consteval void require_source() {
+    if constexpr (Program::Lowered::takes_tokens)
+      static_assert(data::TokenSource<Source>, "dtrain: a model that reads tokens is trained on a TokenSource");
+    else
+      static_assert(data::FeatureSource<Source, T>,
+                    "dtrain: a model that reads features is trained on a FeatureSource");
+  }
   template <class Source>
   static Index context_of(const Source& source) {
     if constexpr (Program::Lowered::takes_tokens)
