@@ -18,6 +18,10 @@
 
 namespace dtrain::parallel {
 
+/// The backward pass does not read the model's output again, which the loss turns into its own gradient in place.
+template <bool ReadAgain, class LastUnit>
+concept OutputIsFree = !ReadAgain;
+
 /// What a step or an evaluation gives, the same on every rank.
 struct BatchResult {
   double loss_sum = 0.0;
@@ -38,6 +42,9 @@ class Program {
   static constexpr Index classes = CrossEntropy<Lowered, T>::classes;
   static_assert(Lowered::check());
   static_assert(Cuts::check());
+  static_assert(OutputIsFree<Lowered::template UnitOf<Lowered::elements - 1>::plan.output_is_read_again,
+                             typename Lowered::template UnitOf<Lowered::elements - 1>>,
+                "dtrain: the model ends in a layer that reads its own output again, but the loss overwrites it");
 
   /// Allocates the parameters of this rank's stage and sets them to their start.
   /// Throws ConfigurationError when ranks hold different models or were given different seeds.
