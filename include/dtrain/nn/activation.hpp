@@ -15,6 +15,7 @@ struct Gelu {
   static constexpr Features input = features_of(Width);
   static constexpr Features output = features_of(Width);
   static constexpr bool saves_input = true;
+  static constexpr LayerKind kind = LayerKind::activation;
 
   static constexpr LayoutRule layouts(Layout incoming, TensorAxis tensor) { return element_wise(incoming, tensor); }
   static constexpr auto parameters(LayoutRule) { return no_parameters; }
@@ -36,6 +37,7 @@ struct SwiGlu {
   static constexpr Features input = fused(FeaturePart{.units = Width}, FeaturePart{.units = Width});
   static constexpr Features output = features_of(Width);
   static constexpr bool saves_input = true;
+  static constexpr LayerKind kind = LayerKind::activation;
 
   static constexpr LayoutRule layouts(Layout incoming, TensorAxis tensor) { return element_wise(incoming, tensor); }
   static constexpr auto parameters(LayoutRule) { return no_parameters; }

@@ -55,6 +55,7 @@ struct CausalSelfAttention {
   static constexpr Features output = Options.output();
   static constexpr bool saves_input = true;
   static constexpr bool saves_output = true;
+  static constexpr LayerKind kind = LayerKind::attention;
   /// Log of the softmax's sum, per head.
   static constexpr Index saved_per_row(TensorAxis tensor) { return Options.heads / tensor.degree; }
 

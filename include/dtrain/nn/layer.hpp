@@ -3,12 +3,16 @@
 
 #include <array>
 #include <concepts>
+#include <cstdint>
 
 #include "dtrain/nn/features.hpp"
 #include "dtrain/nn/layout.hpp"
 #include "dtrain/nn/parameter.hpp"
 
 namespace dtrain::nn {
+
+/// Layers whose outputs cost little to compute again, by what they are; the others always keep what is read again.
+enum class LayerKind : std::uint8_t { other, attention, norm, activation };
 
 /// A stateless type. It never sees a rank or a communicator: the lowering hands it a *site* (below).
 ///
@@ -21,13 +25,16 @@ namespace dtrain::nn {
 /// - `static void forward(const Site&, Matrix<const T> x, Matrix<T> y)`: y of [rows, local output width].
 /// - `static void backward_input(const Site&, Matrix<const T> dy, Matrix<T> dx)`: overwrites dx (not for token layers).
 /// - `static void backward_weight(const Site&, Matrix<const T> dy)`: adds to the gradients; called before
-///   `backward_input` (not for layers without parameters).
+///   `backward_input`, or, where the schedule splits the backward pass, long after it (not for layers without
+///   parameters).
 ///
 /// Optional:
 /// - `saves_input`, `saves_output` (bool): `site.input()` and `site.output()` are then there in the backward pass.
 /// - `saved_per_row(TensorAxis)`: elements per local row kept from forward to backward, at `site.saved()`.
 /// - `in_place` (bool): y may share x's memory, and dx dy's.
 /// - `identity_gradient` (bool): dx is dy; `backward_input` is then not needed.
+/// - `kind` (`LayerKind`): what selective recomputation knows it by. `forward` may then run twice in a step, with the
+///   same random numbers.
 /// - `forward_after_sum(site, y)`, `backward_after_sum(site, dy)`: for parameters marked `after_sum`.
 /// - `constants(context, TensorAxis)` and `fill_constants(context, TensorAxis, span)`: numbers computed once, at
 ///   `site.constants()`.
@@ -69,6 +76,11 @@ template <class L>
 constexpr bool works_in_place() {
   if constexpr (requires { L::in_place; }) return L::in_place;
   return false;
+}
+template <class L>
+constexpr LayerKind layer_kind() {
+  if constexpr (requires { L::kind; }) return L::kind;
+  return LayerKind::other;
 }
 template <class L>
 constexpr bool identity_gradient() {

@@ -20,6 +20,7 @@ struct LayerNorm {
   static constexpr Features input = features_of(Width);
   static constexpr Features output = features_of(Width);
   static constexpr bool saves_input = true;
+  static constexpr LayerKind kind = LayerKind::norm;
   static constexpr Index saved_per_row(TensorAxis) { return 2; }
 
   static constexpr LayoutRule layouts(Layout, TensorAxis tensor) { return row_wise(tensor); }
@@ -63,6 +64,7 @@ struct RmsNorm {
   static constexpr Features input = features_of(Width);
   static constexpr Features output = features_of(Width);
   static constexpr bool saves_input = true;
+  static constexpr LayerKind kind = LayerKind::norm;
   static constexpr Index saved_per_row(TensorAxis) { return 1; }
 
   static constexpr LayoutRule layouts(Layout, TensorAxis tensor) { return row_wise(tensor); }

@@ -55,11 +55,13 @@ struct NodeTraits {
   bool saves_output = false;
   bool in_place = false;
   bool identity_gradient = false;
+  bool has_parameters = false;
+  bool recomputes = false;  ///< its output is computed again in the backward pass instead of being kept
 };
 
 /// Where a value lies in the forward pass.
 struct Place {
-  enum class Where : std::uint8_t { nowhere, input, saved, transient };
+  enum class Where : std::uint8_t { nowhere, input, output, saved, transient };
   Where where = Where::nowhere;
   Extent offset{};
 };
@@ -81,18 +83,28 @@ struct NodePlan {
   int gradient_in = no_gradient;        ///< of the layer's input
   int gradient_entering = no_gradient;  ///< of the node's input
   int gradient_branch = no_gradient;    ///< fork: the gradient that came past the branch
+  /// Nodes whose outputs are computed again just before this node's backward pass; `no_node`: none.
+  int recompute_input = no_node;
+  int recompute_own = no_node;
+  /// Offsets in the deferred region, of layers with parameters.
+  Extent deferred_leaving{};
+  Extent deferred_out{};
+
+  static constexpr int no_node = -1;
 };
 
 /// The plan of a unit of `Count` nodes.
 template <int Count>
 struct BufferPlan {
   std::array<NodePlan, Count> nodes{};
-  Extent saved;                               ///< region kept per unit and micro-batch in flight
+  Extent output;                              ///< the unit's output, kept per micro-batch in flight
+  Extent saved;                               ///< what else is kept from the forward to the backward pass
+  Extent deferred;                            ///< gradients kept from the input's to the weights' backward pass
+  Place leaving;                              ///< the unit's output
   Extent transient;                           ///< region shared by all units in the forward pass
   int gradient_slots = 0;                     ///< slots of the pool in use at once
   Extent gradient_slot;                       ///< size of the largest
   Extent exchange;                            ///< room to gather features in
-  Place output;                               ///< the unit's output, always saved
   int outgoing_gradient = incoming_gradient;  ///< slot of the gradient of the unit's input
   bool output_is_read_again = false;          ///< the backward pass reads the unit's own output
 };
@@ -107,6 +119,7 @@ struct Buffer {
   Extent extent;
   bool external = false;
   bool saved = false;
+  bool output = false;  // of the unit
   int first = 0;
   int last = 0;
   Extent offset{};
@@ -123,7 +136,7 @@ struct ForwardPlanner {
   std::array<std::array<int, 5>, Count> ids{};
 
   constexpr int allocate(Extent extent, int time) {
-    buffers[index(used)] = {extent, false, false, time, time, {}};
+    buffers[index(used)] = {.extent = extent, .first = time, .last = time};
     return used++;
   }
   constexpr bool is_branch(int id) const {
@@ -182,7 +195,7 @@ template <int Count>
 constexpr void place_saved(ForwardPlanner<Count>& planner, BufferPlan<Count>& plan) {
   for (int b = 0; b < planner.used; ++b) {
     Buffer& buffer = planner.buffers[index(b)];
-    if (buffer.external || !buffer.saved) continue;
+    if (buffer.external || buffer.output || !buffer.saved) continue;
     buffer.offset = plan.saved;
     plan.saved += buffer.extent;
   }
@@ -197,7 +210,7 @@ constexpr void place_transient(ForwardPlanner<Count>& planner, BufferPlan<Count>
   int slots = 0;
   for (int b = 0; b < planner.used; ++b) {
     const Buffer& buffer = planner.buffers[index(b)];
-    if (buffer.external || buffer.saved) continue;
+    if (buffer.external || buffer.output || buffer.saved) continue;
     int slot = 0;
     while (slot < slots && slot_free_after[index(slot)] >= buffer.first) ++slot;
     if (slot == slots) ++slots;
@@ -210,9 +223,34 @@ constexpr void place_transient(ForwardPlanner<Count>& planner, BufferPlan<Count>
     slot_offset[index(s)] = plan.transient;
     plan.transient += slot_extent[index(s)];
   }
-  for (int b = 0; b < planner.used; ++b)
-    if (!planner.buffers[index(b)].external && !planner.buffers[index(b)].saved)
-      planner.buffers[index(b)].offset = slot_offset[index(slot_of[index(b)])];
+  for (int b = 0; b < planner.used; ++b) {
+    Buffer& buffer = planner.buffers[index(b)];
+    if (!buffer.external && !buffer.output && !buffer.saved) buffer.offset = slot_offset[index(slot_of[index(b)])];
+  }
+}
+
+// Outputs of layers that `recomputes` are not kept where what they are computed from is. They lie where the forward
+// pass has them: a value lives from its layer to its last reader in both passes, so that lifetimes overlap in the
+// backward pass exactly where they did in the forward pass.
+template <int Count>
+constexpr void plan_recomputation(ForwardPlanner<Count>& planner, BufferPlan<Count>& plan) {
+  for (int i = 0; i < Count; ++i) {
+    const NodeTraits& node = planner.traits[index(i)];
+    const auto& ids = planner.ids[index(i)];
+    if (!node.recomputes || node.before != Redistribution::none || node.after != Redistribution::none) continue;
+    const Buffer& in = planner.buffers[index(ids[1])];
+    Buffer& out = planner.buffers[index(ids[2])];
+    if (ids[1] == ids[2] || !out.saved || out.output || !(in.saved || in.external)) continue;
+    int reader = node.saves_output ? i : NodePlan::no_node;
+    bool read_elsewhere = false;  // behind a redistribution in place, say
+    for (int j = i + 1; j < Count; ++j) {
+      if (planner.ids[index(j)][1] == ids[2] && planner.traits[index(j)].saves_input) reader = j;
+      if (planner.ids[index(j)][2] == ids[2]) read_elsewhere = true;
+    }
+    if (reader == NodePlan::no_node || read_elsewhere) continue;
+    out.saved = false;
+    (reader == i ? plan.nodes[index(reader)].recompute_own : plan.nodes[index(reader)].recompute_input) = i;
+  }
 }
 
 template <int Count>
@@ -303,9 +341,10 @@ struct BackwardPlanner {
 
 }  // namespace detail
 
-/// Plans a unit. Values that the backward pass reads, and the unit's output, lie in the saved region one after another;
-/// the others share the transient region. Layers that may work in place do so where nobody needs what they overwrite.
-template <int Count>
+/// Plans a unit. Values that the backward pass reads lie in the saved region one after another, the unit's output on
+/// its own; the others share the transient region. Layers that may work in place do so where nobody needs what they
+/// overwrite. With `SplitsBackward`, gradients that the weights' backward pass reads later have places of their own.
+template <int Count, bool SplitsBackward = false>
 constexpr BufferPlan<Count> plan_buffers(const std::array<NodeTraits, Count>& traits) {
   BufferPlan<Count> plan;
   detail::ForwardPlanner<Count> forward{traits};
@@ -313,7 +352,9 @@ constexpr BufferPlan<Count> plan_buffers(const std::array<NodeTraits, Count>& tr
   const int output = forward.ids[detail::index(Count - 1)][3];
   plan.output_is_read_again =
       forward.buffers[detail::index(output)].saved || forward.buffers[detail::index(output)].external;
-  forward.buffers[detail::index(output)].saved = true;
+  forward.buffers[detail::index(output)].output = true;
+  plan.output = forward.buffers[detail::index(output)].extent;
+  plan_recomputation(forward, plan);
   place_saved(forward, plan);
   place_transient(forward, plan);
 
@@ -321,6 +362,7 @@ constexpr BufferPlan<Count> plan_buffers(const std::array<NodeTraits, Count>& tr
     if (id < 0) return {};
     const detail::Buffer& buffer = forward.buffers[detail::index(id)];
     if (buffer.external) return {Place::Where::input, {}};
+    if (buffer.output) return {Place::Where::output, {}};
     return {buffer.saved ? Place::Where::saved : Place::Where::transient, buffer.offset};
   };
   for (int i = 0; i < Count; ++i) {
@@ -333,12 +375,21 @@ constexpr BufferPlan<Count> plan_buffers(const std::array<NodeTraits, Count>& tr
     node.branch = place(ids[4]);
     node.statistics = plan.saved;
     plan.saved += traits[detail::index(i)].statistics;
+    if (SplitsBackward && traits[detail::index(i)].has_parameters) {
+      node.deferred_out = plan.deferred;
+      plan.deferred += traits[detail::index(i)].out;
+      node.deferred_leaving = node.deferred_out;
+      if (traits[detail::index(i)].after == Redistribution::scatter_sequence) {
+        node.deferred_leaving = plan.deferred;
+        plan.deferred += traits[detail::index(i)].leaving;
+      }
+    }
     const std::array<Redistribution, 2> moves{traits[detail::index(i)].before, traits[detail::index(i)].after};
     for (const Redistribution move : moves)
       if (move == Redistribution::gather_features || move == Redistribution::slice_features)
         plan.exchange = larger(plan.exchange, larger(traits[detail::index(i)].entering, traits[detail::index(i)].in));
   }
-  plan.output = place(output);
+  plan.leaving = place(output);
   detail::BackwardPlanner<Count>{traits, plan}.run();
   return plan;
 }

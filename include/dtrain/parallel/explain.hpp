@@ -115,13 +115,14 @@ class Explainer {
   [[nodiscard, gnu::cold]] UnitReport unit_report() const {
     using U = typename Lowered::template UnitOf<E>;
     constexpr ElementTable element = Lowered::table[E];
-    UnitReport report{.name = std::string(Lowered::template element_name<E>),
-                      .first_unit = element.first_unit,
-                      .count = element.count,
-                      .repeated = element.repeated,
-                      .parameters = element.parameter_size,
-                      .activations = element.saved.bytes(Plan::row_capacity(rows()), shard_capacity(0)),
-                      .flops_per_row = Lowered::flops_per_row(shape_.context)[E]};
+    UnitReport report{
+        .name = std::string(Lowered::template element_name<E>),
+        .first_unit = element.first_unit,
+        .count = element.count,
+        .repeated = element.repeated,
+        .parameters = element.parameter_size,
+        .activations = (element.output + element.saved).bytes(Plan::row_capacity(rows()), shard_capacity(0)),
+        .flops_per_row = Lowered::flops_per_row(shape_.context)[E]};
     [&]<std::size_t... I>(std::index_sequence<I...>) {
       (report.nodes.push_back(node_report<U, static_cast<int>(I)>()), ...);
     }(std::make_index_sequence<static_cast<std::size_t>(U::size)>{});

@@ -21,7 +21,9 @@ struct ElementTable {
   int count = 1;
   bool repeated = false;
   Index parameter_size = 0;  ///< elements per unit
+  Extent output;
   Extent saved;
+  Extent deferred;
   Extent transient;
   Extent exchange;
   Extent gradient_slot;
@@ -105,11 +107,11 @@ constexpr void walk_nodes(Walk& walk, nn::NodeList<Nodes...>) {
 }  // namespace detail
 
 /// The lowered model. `T` is the type of parameters and activations.
-template <class Elements, TensorAxis Tensor, Scalar T>
+template <class Elements, TensorAxis Tensor, Scalar T, UnitOptions Options>
 class LoweredElements;
 
-template <class... Elements, TensorAxis Tensor, Scalar T>
-class LoweredElements<nn::ElementList<Elements...>, Tensor, T> {
+template <class... Elements, TensorAxis Tensor, Scalar T, UnitOptions Options>
+class LoweredElements<nn::ElementList<Elements...>, Tensor, T, Options> {
   static_assert(sizeof...(Elements) > 0, "dtrain: a model needs at least one layer");
   template <int E>
   using Element = std::tuple_element_t<static_cast<std::size_t>(E), std::tuple<Elements...>>;
@@ -139,7 +141,7 @@ class LoweredElements<nn::ElementList<Elements...>, Tensor, T> {
 
  public:
   template <int E>
-  using UnitOf = Unit<typename Element<E>::nodes, Tensor, boundaries[E].layout, boundaries[E].features, T>;
+  using UnitOf = Unit<typename Element<E>::nodes, Tensor, boundaries[E].layout, boundaries[E].features, T, Options>;
 
  private:
   template <int E>
@@ -149,7 +151,9 @@ class LoweredElements<nn::ElementList<Elements...>, Tensor, T> {
             .count = Element<E>::count,
             .repeated = Element<E>::repeated,
             .parameter_size = U::parameter_size,
+            .output = U::plan.output,
             .saved = U::plan.saved,
+            .deferred = U::plan.deferred,
             .transient = U::plan.transient,
             .exchange = U::plan.exchange,
             .gradient_slot = U::plan.gradient_slot,
@@ -336,15 +340,19 @@ class LoweredElements<nn::ElementList<Elements...>, Tensor, T> {
 
 namespace detail {
 // A class, because g++ 12 crashes on an alias whose argument of class type depends on a template parameter.
-template <class Model, class TensorPolicy, class T>
+template <class Model, class TensorPolicy, class T, class Options>
 struct Lower {
   static constexpr TensorAxis axis = TensorPolicy::axis;
-  using type = LoweredElements<nn::ModelElements<Model>, axis, T>;
+  static constexpr UnitOptions options = Options::value;
+  using type = LoweredElements<nn::ModelElements<Model>, axis, T, options>;
+};
+struct PlainUnits {
+  static constexpr UnitOptions value{};
 };
 }  // namespace detail
 
-/// `Model` lowered for the tensor axis of `TensorPolicy`, in element type `T`.
-template <class Model, class TensorPolicy, class T>
-using LoweredModel = typename detail::Lower<Model, TensorPolicy, T>::type;
+/// `Model` lowered for the tensor axis of `TensorPolicy`, in element type `T`; `Options::value` is a `UnitOptions`.
+template <class Model, class TensorPolicy, class T, class Options = detail::PlainUnits>
+using LoweredModel = typename detail::Lower<Model, TensorPolicy, T, Options>::type;
 
 }  // namespace dtrain::parallel

@@ -44,7 +44,9 @@ struct UnitMemory {
   T* tied_gradient = nullptr;
   const Accumulator<T>* constants = nullptr;
   const T* input = nullptr;        ///< the unit's input
+  std::byte* output = nullptr;     ///< the unit's output
   std::byte* saved = nullptr;      ///< kept from forward to backward
+  std::byte* deferred = nullptr;   ///< kept from the input's to the weights' backward pass
   std::byte* transient = nullptr;  ///< shared by all units in the forward pass
   std::byte* exchange = nullptr;   ///< room to gather features in
   T* incoming_gradient = nullptr;

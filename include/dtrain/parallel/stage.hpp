@@ -251,7 +251,12 @@ class Stage {
       }
     memory.constants = reinterpret_cast<const Accumulator<T>*>(constants_.data()) +
                        constants_offset_[static_cast<std::size_t>(element)];
-    memory.saved = slot_memory(slot, batch) + place.saved.bytes(batch.row_capacity, batch.shard_capacity);
+    const auto in_slot = [&](Extent offset) {
+      return slot_memory(slot, batch) + offset.bytes(batch.row_capacity, batch.shard_capacity);
+    };
+    memory.output = in_slot(place.output);
+    memory.saved = in_slot(place.saved);
+    memory.deferred = in_slot(place.deferred);
     memory.transient = transient_.data();
     memory.exchange = exchange_;
     memory.gradient_pool = pool_.data();

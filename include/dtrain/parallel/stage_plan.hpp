@@ -34,8 +34,9 @@ struct MemoryPlan {
 /// Where one unit of a stage lies.
 struct UnitPlacement {
   Index parameters = 0;  ///< in the stage's parameter region, in elements
-  Index constants = 0;   ///< in the region of constants, in elements
-  Extent saved;          ///< in a slot of activations
+  Extent output{};       ///< in a slot of activations, as the next two
+  Extent saved{};
+  Extent deferred{};
 };
 
 /// A stage holds the units [units.begin, units.end) of the model.
@@ -47,9 +48,12 @@ class StagePlan {
     Extent saved{};
     for (Index u = units.begin; u < units.end; ++u) {
       const ElementTable& element = element_of(u);
-      placements_.push_back({parameters, 0, saved});
+      UnitPlacement place{.parameters = parameters, .output = saved};
+      place.saved = place.output + element.output;
+      place.deferred = place.saved + element.saved;
+      placements_.push_back(place);
       parameters += element.parameter_size;
-      saved += element.saved;
+      saved = place.deferred + element.deferred;
       transient_ = larger(transient_, element.transient);
       exchange_ = larger(exchange_, element.exchange);
       gradient_slot_ = larger(gradient_slot_, element.gradient_slot);

@@ -12,11 +12,12 @@
 namespace dtrain::parallel {
 
 /// The nodes of one unit, lowered for a tensor axis and the layout and width that reach it.
-template <class Nodes, TensorAxis Tensor, Layout Entering, nn::Features EnteringFeatures, Scalar T>
+template <class Nodes, TensorAxis Tensor, Layout Entering, nn::Features EnteringFeatures, Scalar T, UnitOptions Options>
 class Unit;
 
-template <class... Nodes, TensorAxis Tensor, Layout Entering, nn::Features EnteringFeatures, Scalar T>
-class Unit<nn::NodeList<Nodes...>, Tensor, Entering, EnteringFeatures, T> {
+template <class... Nodes, TensorAxis Tensor, Layout Entering, nn::Features EnteringFeatures, Scalar T,
+          UnitOptions Options>
+class Unit<nn::NodeList<Nodes...>, Tensor, Entering, EnteringFeatures, T, Options> {
  public:
   static constexpr int size = sizeof...(Nodes);
   static constexpr TensorAxis tensor = Tensor;
@@ -86,8 +87,8 @@ class Unit<nn::NodeList<Nodes...>, Tensor, Entering, EnteringFeatures, T> {
 
   static constexpr BufferPlan<size> plan = [] {
     std::size_t node = 0;
-    return plan_buffers<size>(
-        std::array<NodeTraits, size>{detail::traits_of<typename Nodes::Layer, T>(rules[node++], Tensor)...});
+    return plan_buffers<size, Options.splits_backward>(
+        std::array<NodeTraits, size>{detail::traits_of<typename Nodes::Layer, T>(rules[node++], Tensor, Options)...});
   }();
 
   template <int I>
@@ -150,7 +151,8 @@ class Unit<nn::NodeList<Nodes...>, Tensor, Entering, EnteringFeatures, T> {
     }(std::make_index_sequence<static_cast<std::size_t>(size)>{});
   }
 
-  /// Adds to the gradients of the parameters; the gradient of the input lies in the slot of `plan.outgoing_gradient`.
+  /// Adds to the gradients of the parameters, unless the options split the backward pass; the gradient of the input
+  /// lies in the slot of `plan.outgoing_gradient`.
   template <class Device, class TensorCommunicator>
   static void backward(const MicroBatch<Device>& batch, const UnitMemory<T>& memory, TensorCommunicator& communicator) {
     [&]<std::size_t... I>(std::index_sequence<I...>) {
@@ -158,9 +160,19 @@ class Unit<nn::NodeList<Nodes...>, Tensor, Entering, EnteringFeatures, T> {
     }(std::make_index_sequence<static_cast<std::size_t>(size)>{});
   }
 
+  /// The second half of a split backward pass: adds to the gradients of the parameters what `backward` deferred.
+  template <class Device>
+  static void backward_weights(const MicroBatch<Device>& batch, const UnitMemory<T>& memory)
+    requires(Options.splits_backward)
+  {
+    [&]<std::size_t... I>(std::index_sequence<I...>) {
+      (add_deferred<size - 1 - static_cast<int>(I)>(batch, memory), ...);
+    }(std::make_index_sequence<static_cast<std::size_t>(size)>{});
+  }
+
   template <class Device>
   static Matrix<T> output(const MicroBatch<Device>& batch, const UnitMemory<T>& memory) {
-    return value<T>(plan.output, leaving_width, leaving, batch, memory);
+    return value<T>(plan.leaving, leaving_width, leaving, batch, memory);
   }
   /// The gradient of the unit's input, after `backward`.
   template <class Device>
@@ -174,6 +186,7 @@ class Unit<nn::NodeList<Nodes...>, Tensor, Entering, EnteringFeatures, T> {
                                const UnitMemory<T>& memory) {
     const Index offset = place.offset.bytes(batch.row_capacity, batch.shard_capacity);
     Element* data = nullptr;
+    if (place.where == Place::Where::output) data = reinterpret_cast<Element*>(memory.output);
     if (place.where == Place::Where::saved) data = reinterpret_cast<Element*>(memory.saved + offset);
     if (place.where == Place::Where::transient) data = reinterpret_cast<Element*>(memory.transient + offset);
     if (place.where == Place::Where::input) data = const_cast<Element*>(memory.input);
@@ -255,14 +268,25 @@ class Unit<nn::NodeList<Nodes...>, Tensor, Entering, EnteringFeatures, T> {
       using L = Layer<I>;
       const Site<Unit, I, T, Device> site(batch, memory);
       const Exchange<Tensor.degree, T, Device> exchange{batch, memory.exchange};
+      if constexpr (place.recompute_input != NodePlan::no_node)
+        forward_node<place.recompute_input>(batch, memory, communicator);
+      if constexpr (place.recompute_own != NodePlan::no_node) forward_node<I>(batch, memory, communicator);
       const auto leaving_gradient = gradient(place.gradient_leaving, rule.leaving_width, rule.leaving, batch, memory);
-      if constexpr (rule.rule.out == Layout::partial &&
-                    requires { L::backward_after_sum(site, Matrix<const T>(leaving_gradient)); })
-        L::backward_after_sum(site, Matrix<const T>(leaving_gradient));
       const auto out = gradient(place.gradient_out, rule.out_width, rule.rule.out, batch, memory);
-      if constexpr (rule.after != Redistribution::none)
-        exchange.template backward<rule.after>(communicator, leaving_gradient, out);
-      if constexpr (detail::parameter_count<L>() > 0) L::backward_weight(site, Matrix<const T>(out));
+      if constexpr (Options.splits_backward && detail::parameter_count<L>() > 0) {
+        if constexpr (rule.after == Redistribution::scatter_sequence)
+          batch.device->copy(leaving_gradient.flat(),
+                             deferred(place.deferred_leaving, rule.leaving_width, rule.leaving, batch, memory).flat());
+        if constexpr (rule.after != Redistribution::none)
+          exchange.template backward<rule.after>(communicator, leaving_gradient, out);
+        batch.device->copy(out.flat(),
+                           deferred(place.deferred_out, rule.out_width, rule.rule.out, batch, memory).flat());
+      } else {
+        add_after_sum<I>(site, Matrix<const T>(leaving_gradient));
+        if constexpr (rule.after != Redistribution::none)
+          exchange.template backward<rule.after>(communicator, leaving_gradient, out);
+        if constexpr (detail::parameter_count<L>() > 0) L::backward_weight(site, Matrix<const T>(out));
+      }
       if constexpr (!nn::takes_tokens<L>) {
         const auto in = gradient(place.gradient_in, rule.in_width, rule.rule.in, batch, memory);
         if constexpr (!nn::identity_gradient<L>())
@@ -273,6 +297,32 @@ class Unit<nn::NodeList<Nodes...>, Tensor, Entering, EnteringFeatures, T> {
           exchange.template backward<rule.before>(
               communicator, in, gradient(place.gradient_entering, rule.entering_width, rule.entering, batch, memory));
       }
+    }
+  }
+
+  template <int I, class SiteType>
+  static void add_after_sum(const SiteType& site, Matrix<const T> leaving_gradient) {
+    if constexpr (rules[I].rule.out == Layout::partial &&
+                  requires { Layer<I>::backward_after_sum(site, leaving_gradient); })
+      Layer<I>::backward_after_sum(site, leaving_gradient);
+  }
+
+  template <class Device>
+  static Matrix<T> deferred(Extent offset, Index width, Layout layout, const MicroBatch<Device>& batch,
+                            const UnitMemory<T>& memory) {
+    return {reinterpret_cast<T*>(memory.deferred + offset.bytes(batch.row_capacity, batch.shard_capacity)),
+            rows_in(layout, batch), width};
+  }
+  template <int I, class Device>
+  static void add_deferred(const MicroBatch<Device>& batch, const UnitMemory<T>& memory) {
+    if constexpr (detail::parameter_count<Layer<I>>() > 0) {
+      constexpr NodeRule rule = rules[I];
+      constexpr NodePlan place = plan.nodes[I];
+      const Site<Unit, I, T, Device> site(batch, memory);
+      add_after_sum<I>(
+          site, Matrix<const T>(deferred(place.deferred_leaving, rule.leaving_width, rule.leaving, batch, memory)));
+      Layer<I>::backward_weight(
+          site, Matrix<const T>(deferred(place.deferred_out, rule.out_width, rule.rule.out, batch, memory)));
     }
   }
 

@@ -12,6 +12,22 @@
 
 namespace dtrain::parallel {
 
+/// How units run, beyond what their layers say: which outputs are computed again in the backward pass, by the kind of
+/// their layer, and whether the backward passes of inputs and weights are apart.
+struct UnitOptions {
+  bool recomputes_attention = false;
+  bool recomputes_norms = false;
+  bool recomputes_activations = false;
+  bool splits_backward = false;
+
+  [[nodiscard]] constexpr bool recomputes(nn::LayerKind kind) const {
+    return (kind == nn::LayerKind::attention && recomputes_attention) ||
+           (kind == nn::LayerKind::norm && recomputes_norms) ||
+           (kind == nn::LayerKind::activation && recomputes_activations);
+  }
+  friend constexpr bool operator==(const UnitOptions&, const UnitOptions&) = default;
+};
+
 /// What the lowering derived for one node.
 struct NodeRule {
   NodeTraits::Kind kind = NodeTraits::Kind::layer;
@@ -120,7 +136,7 @@ constexpr Extent extent_of(Layout layout, Index width) {
 }
 
 template <class L, Scalar T>
-constexpr NodeTraits traits_of(const NodeRule& node, TensorAxis tensor) {
+constexpr NodeTraits traits_of(const NodeRule& node, TensorAxis tensor, UnitOptions options) {
   NodeTraits traits{.kind = node.kind,
                     .before = node.before,
                     .after = node.after,
@@ -134,6 +150,8 @@ constexpr NodeTraits traits_of(const NodeRule& node, TensorAxis tensor) {
     traits.saves_output = nn::saves_output<L>();
     traits.in_place = nn::works_in_place<L>();
     traits.identity_gradient = nn::identity_gradient<L>();
+    traits.has_parameters = L::parameters(nn::LayoutRule{}).size() > 0;
+    traits.recomputes = options.recomputes(nn::layer_kind<L>());
     const Index kept = nn::saved_per_row<L>(tensor);
     traits.statistics =
         extent_of<Accumulator<T>, T>(node.splits_rows() ? Layout::split_sequence : Layout::invariant, kept);

@@ -56,6 +56,7 @@ class UnitRun {
             static_cast<T>(0.1 * noise.normal(static_cast<std::uint64_t>(i)));
     }
     Unit::fill_constants(shape.context, std::span(constants_));
+    resize(output_, Unit::plan.output);
     resize(saved_, Unit::plan.saved);
     resize(transient_, Unit::plan.transient);
     const parallel::Extent slot =
@@ -77,6 +78,7 @@ class UnitRun {
 
   /// Fills all memory that a pass may not read before it has written it: with quiet NaNs, or with zeros.
   void fill_working_memory(bool poison) {
+    fill(output_, poison);
     fill(saved_, poison);
     fill(transient_, poison);
     for (std::vector<std::byte>& memory : pool_) fill(memory, poison);
@@ -145,6 +147,7 @@ class UnitRun {
     memory.gradients = gradients_.data();
     memory.constants = constants_.data();
     memory.input = input_.data();
+    memory.output = output_.data();
     memory.saved = saved_.data();
     memory.transient = transient_.data();
     memory.incoming_gradient = reinterpret_cast<T*>(pool_.back().data());
@@ -159,6 +162,7 @@ class UnitRun {
   std::vector<T> parameters_;
   std::vector<T> gradients_;
   std::vector<Accumulator<T>> constants_;
+  std::vector<std::byte> output_{};
   std::vector<std::byte> saved_{};
   std::vector<std::byte> transient_{};
   std::vector<std::vector<std::byte>> pool_{};
