@@ -1,5 +1,5 @@
-// expect: dtrain: a strategy is made of policies: DataParallel, TensorParallel, PipelineParallel, or your own
-// expect clang: 'Twice' does not satisfy 'Policy'
+// expect: dtrain: a strategy is made of policies: DataParallel, TensorParallel, PipelineParallel, Recompute, or your own
+// expect clang: Policy<Twice>
 // expect gcc: Policy<Twice>
 #include "dtrain/parallel/strategy.hpp"
 
