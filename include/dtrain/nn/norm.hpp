@@ -33,7 +33,7 @@ struct LayerNorm {
   template <class Site, class T>
   static void forward(const Site& site, Matrix<const T> x, Matrix<T> y) {
     ops::layer_norm_forward(site.device(), x, site.template parameter<0>().flat(), site.template parameter<1>().flat(),
-                            T(Options.epsilon), y, statistics(site, x.rows()));
+                            Accumulator<T>(Options.epsilon), y, statistics(site, x.rows()));
   }
   template <class Site, class T>
   static void backward_input(const Site& site, Matrix<const T> dy, Matrix<T> dx) {
@@ -75,7 +75,7 @@ struct RmsNorm {
 
   template <class Site, class T>
   static void forward(const Site& site, Matrix<const T> x, Matrix<T> y) {
-    ops::rms_norm_forward(site.device(), x, site.template parameter<0>().flat(), T(Options.epsilon), y,
+    ops::rms_norm_forward(site.device(), x, site.template parameter<0>().flat(), Accumulator<T>(Options.epsilon), y,
                           statistics(site, x.rows()));
   }
   template <class Site, class T>

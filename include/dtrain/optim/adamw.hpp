@@ -29,18 +29,18 @@ struct AdamW {
   static constexpr std::array<std::string_view, states> state_names{"first_moment", "second_moment"};
 
   /// See `OptimizerFor`. All spans have the same length.
-  template <class T, class Device>
-  void update(Device& device, std::span<T> parameters, std::span<const T> gradients,
+  template <class T, class G, class Device>
+  void update(Device& device, std::span<T> parameters, std::span<const G> gradients,
               std::array<std::span<T>, states> state, double learning_rate, double gradient_scale, Index step,
               bool decay) const {
-    ops::adamw_update(device, parameters, gradients, state[0], state[1],
-                      ops::AdamWStep{.learning_rate = learning_rate,
-                                     .beta1 = beta1,
-                                     .beta2 = beta2,
-                                     .epsilon = epsilon,
-                                     .weight_decay = decay ? weight_decay : 0.0,
-                                     .gradient_scale = gradient_scale,
-                                     .step = step});
+    ops::adamw_update<T, G>(device, parameters, gradients, state[0], state[1],
+                            ops::AdamWStep{.learning_rate = learning_rate,
+                                           .beta1 = beta1,
+                                           .beta2 = beta2,
+                                           .epsilon = epsilon,
+                                           .weight_decay = decay ? weight_decay : 0.0,
+                                           .gradient_scale = gradient_scale,
+                                           .step = step});
   }
 
   /// Throws ConfigurationError unless 0 <= beta < 1, epsilon > 0 and weight_decay >= 0.

@@ -21,11 +21,13 @@ namespace dtrain::optim {
 /// - `decay` says whether these parameters take weight decay (a parameter's description decides, never its name).
 ///
 /// Elementwise means that updating a parameter in parts equals updating it whole: shards need nothing more.
-template <class Type, class Device, class T>
+///
+/// Parameters and state are of type `T`, gradients of type `G`, which differs from `T` where a `Precision` says so.
+template <class Type, class Device, class T, class G = T>
 concept OptimizerFor =
     std::copyable<Type> && std::same_as<std::remove_cvref_t<decltype(Type::states)>, int> && (Type::states >= 0) &&
     std::convertible_to<decltype(Type::state_names[0]), std::string_view> &&
-    requires(const Type& optimizer, Device& device, std::span<T> parameters, std::span<const T> gradients,
+    requires(const Type& optimizer, Device& device, std::span<T> parameters, std::span<const G> gradients,
              std::array<std::span<T>, static_cast<std::size_t>(Type::states)> state, double number, Index step,
              bool decay) { optimizer.update(device, parameters, gradients, state, number, number, step, decay); };
 

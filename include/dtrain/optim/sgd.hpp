@@ -33,18 +33,18 @@ struct Sgd {
   static constexpr std::array<std::string_view, states> state_names{"momentum"};
 
   /// See `OptimizerFor`. All spans have the same length.
-  template <class T, class Device>
-  void update(Device& device, std::span<T> parameters, std::span<const T> gradients,
+  template <class T, class G, class Device>
+  void update(Device& device, std::span<T> parameters, std::span<const G> gradients,
               std::array<std::span<T>, states> state, double learning_rate, double gradient_scale, Index step,
               bool decay) const {
-    ops::sgd_update(device, parameters, gradients, state[0],
-                    ops::SgdStep{.learning_rate = learning_rate,
-                                 .momentum = momentum,
-                                 .dampening = dampening,
-                                 .nesterov = nesterov,
-                                 .weight_decay = decay ? weight_decay : 0.0,
-                                 .gradient_scale = gradient_scale,
-                                 .step = step});
+    ops::sgd_update<T, G>(device, parameters, gradients, state[0],
+                          ops::SgdStep{.learning_rate = learning_rate,
+                                       .momentum = momentum,
+                                       .dampening = dampening,
+                                       .nesterov = nesterov,
+                                       .weight_decay = decay ? weight_decay : 0.0,
+                                       .gradient_scale = gradient_scale,
+                                       .step = step});
   }
 
   /// Throws ConfigurationError for negative numbers, and for nesterov without momentum or with dampening.

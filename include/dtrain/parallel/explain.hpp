@@ -39,15 +39,18 @@ template <class L>
 }
 
 /// Gathers the numbers of one program.
-template <class Model, class S, Scalar T>
+template <class Model, class S, NumberFormat Format>
 class Explainer {
+  using T = typename PrecisionOf<Format>::Parameter;
+  using Master = typename PrecisionOf<Format>::Master;
   using Lowered = LoweredModel<Model, typename S::Tensor, T>;
   using Cuts = Stages<Lowered, S>;
   using Loss = CrossEntropy<Lowered, T>;
-  using Plan = StagePlan<Lowered, T>;
+  using Plan = StagePlan<Lowered, Format>;
   static_assert(Lowered::check());
   static_assert(Cuts::check());
   static constexpr Index element_bytes = static_cast<Index>(sizeof(T));
+  static constexpr Index gradient_bytes = static_cast<Index>(sizeof(typename PrecisionOf<Format>::Gradient));
   static constexpr int stages = S::Pipeline::degree;
 
  public:
@@ -63,7 +66,7 @@ class Explainer {
                        .shares = mesh_.batch_share().size,
                        .axes = axes(typename S::All{}),
                        .batch = shape_,
-                       .scalar = std::string(scalar_name<T>()),
+                       .scalar = describe_precision<Format>(),
                        .optimizer_states = options_.optimizer_states,
                        .schedule = std::string(std::string_view(S::Pipeline::Schedule::name)),
                        .timeline = schedule::draw(tables_),
@@ -161,7 +164,8 @@ class Explainer {
                        .slots = slots,
                        .memory = plan.memory(rows(), slots, shape_.local_rows(shares),
                                              Lowered::constants_offsets(shape_.context).back()),
-                       .optimizer = options_.optimizer_states * plan.parameter_size() * element_bytes};
+                       .optimizer = (options_.optimizer_states + (PrecisionOf<Format>::has_master ? 1 : 0)) *
+                                    plan.parameter_size() * static_cast<Index>(sizeof(Master))};
     for (Index u = plan.units().begin; u < plan.units().end; ++u)
       report.flops += 3.0 * units[element_of(u)].flops_per_row * static_cast<double>(shape_.local_rows(1));
     tensor_communications(report, units, plan);
@@ -211,14 +215,15 @@ class Explainer {
     using U = typename Lowered::template UnitOf<E>;
     if (U::tensor_sums.size() > 0)
       add(report, axes::Tensor::name, "all-reduce", "gradients of uncut parameters", held,
-          held * U::tensor_sums.size() * element_bytes);
+          held * U::tensor_sums.size() * gradient_bytes);
     for (const UnitParameter& described : U::parameters)
       if (!described.tied() && described.parameter.cut != nn::Cut::none)
         for (const Segment& segment : segments_of(described.parameter, Lowered::tensor.degree, 0))
           if (segment.copies > 1)
             add(report, concatenate(axes::Tensor::name, " / ", Lowered::tensor.degree / segment.copies), "all-reduce",
                 "gradients of copied heads", held,
-                held * segment.rows.size() * described.parameter.local_columns(Lowered::tensor.degree) * element_bytes);
+                held * segment.rows.size() * described.parameter.local_columns(Lowered::tensor.degree) *
+                    gradient_bytes);
   }
   // How many units of an element a stage holds.
   static Index units_of(const Plan& plan, int element) {
@@ -241,10 +246,10 @@ class Explainer {
       return std::string_view("reduce");
     }();
     const auto region = [&](std::string_view purpose, Index calls, Index elements) {
-      if (elements > 0) add(report, P::Axis::name, collective, purpose, calls, elements * element_bytes);
+      if (elements > 0) add(report, P::Axis::name, collective, purpose, calls, elements * gradient_bytes);
     };
     if constexpr (InBuckets) {
-      const GradientBuckets<P, comm::Self> buckets(plan.backward_pieces(), P::bucket_bytes / element_bytes);
+      const GradientBuckets<P, comm::Self> buckets(plan.backward_pieces(), P::bucket_bytes / gradient_bytes);
       region("gradients, one call a bucket", static_cast<Index>(buckets.buckets()), plan.owned_parameters());
       region("gradients of tied copies", 1, plan.parameter_size() - plan.owned_parameters());
     } else {
@@ -275,7 +280,7 @@ class Explainer {
         const int owner = Cuts::stage_of(Lowered::table[static_cast<std::size_t>(tie.owner)].first_unit);
         if (user != owner && (stage == user || stage == owner))
           add(report, axis, "all-reduce", concatenate("tied parameter, with stage ", stage == user ? owner : user), 1,
-              tie.size * element_bytes);
+              tie.size * gradient_bytes);
       }
     }
   }
@@ -290,15 +295,15 @@ class Explainer {
 
 /// The numbers of the program that `Model` lowers to under `S`, for batches of `shape`.
 /// Throws ConfigurationError when the batch or the world cannot be dealt out.
-template <class Model, class S, Scalar T = float>
+template <class Model, class S, NumberFormat Format = float>
 [[nodiscard, gnu::cold]] Explanation explanation_of(const BatchShape& shape, const ExplainOptions& options = {}) {
-  return detail::Explainer<Model, S, T>(shape, options).explain();
+  return detail::Explainer<Model, S, Format>(shape, options).explain();
 }
 
 /// The same as text of at most 120 columns.
-template <class Model, class S, Scalar T = float>
+template <class Model, class S, NumberFormat Format = float>
 [[nodiscard, gnu::cold]] std::string explain(const BatchShape& shape, const ExplainOptions& options = {}) {
-  return describe(explanation_of<Model, S, T>(shape, options));
+  return describe(explanation_of<Model, S, Format>(shape, options));
 }
 
 }  // namespace dtrain::parallel

@@ -32,9 +32,10 @@ struct FirstPolicy<PolicyList<First, Rest...>> {
 
 /// Owns the order of reductions: within a unit over the tensor axis, then its bucket over the first axis that splits
 /// the batch, and at the end over the other such axes and over the stages that hold copies of tied parameters.
-template <class Lowered, class S, Scalar T, class Device, class C>
+template <class Lowered, class S, NumberFormat Format, class Device, class C>
 class GradientReduction {
-  using StageType = Stage<Lowered, T, Device, S::Pipeline::degree == 1>;
+  using G = typename PrecisionOf<Format>::Gradient;
+  using StageType = Stage<Lowered, Format, Device, S::Pipeline::degree == 1>;
   using Axes = AxisCommunicators<S, C>;
   static constexpr bool splits_batch = S::Batch::size > 0;
   using FirstPolicy = typename detail::FirstPolicy<typename S::Batch>::type;
@@ -48,7 +49,7 @@ class GradientReduction {
   GradientReduction(StageType& stage, Axes& axes)
       : stage_(stage),
         axes_(axes),
-        buckets_(stage.plan().backward_pieces(), FirstPolicy::bucket_bytes / static_cast<Index>(sizeof(T))) {
+        buckets_(stage.plan().backward_pieces(), FirstPolicy::bucket_bytes / static_cast<Index>(sizeof(G))) {
     verify_parameters();
     join_ties();
     join_copies();
@@ -101,7 +102,7 @@ class GradientReduction {
     std::vector<std::pair<Index, Range>> blocks;  ///< unit, range of the region
   };
 
-  [[nodiscard]] std::span<T> region(Range range) {
+  [[nodiscard]] std::span<G> region(Range range) {
     return stage_.gradients().subspan(static_cast<std::size_t>(range.begin), static_cast<std::size_t>(range.size()));
   }
 
@@ -109,7 +110,7 @@ class GradientReduction {
     double squares = 0.0;
     const auto gradients = stage_.gradients();
     const auto rows_of = [&](Index begin, Index count) {
-      return std::span<const T>(gradients.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(count)));
+      return std::span<const G>(gradients.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(count)));
     };
     if (segment.columns.size() == parameter.columns)
       return ops::sum_of_squares(stage_.device(), rows_of(parameter.offset + segment.rows.begin * parameter.columns,
@@ -192,7 +193,7 @@ class GradientReduction {
   StageType& stage_;
   Axes& axes_;
   using FirstCommunicator = PolicyCommunicator<FirstPolicy, C>;
-  GradientBuckets<FirstPolicy, FirstCommunicator, ReductionHandle<FirstPolicy, FirstCommunicator, T>> buckets_;
+  GradientBuckets<FirstPolicy, FirstCommunicator, ReductionHandle<FirstPolicy, FirstCommunicator, G>> buckets_;
   std::vector<TieGroup> ties_{};
   std::vector<CopyGroup> copies_{};
 };

@@ -30,13 +30,17 @@ struct BatchResult {
   [[nodiscard]] double loss() const { return tokens > 0 ? loss_sum / static_cast<double>(tokens) : 0.0; }
 };
 
-/// One rank's program. `C` is the communicator of the world. Every member that communicates is called by all ranks.
-template <class Model, class S, Scalar T, class Device, class C>
+/// One rank's program. `Format` is a scalar or a `Precision`; `C` is the communicator of the world. Every member that
+/// communicates is called by all ranks.
+template <class Model, class S, NumberFormat Format, class Device, class C>
 class Program {
+  using T = typename PrecisionOf<Format>::Parameter;
+
  public:
   using Lowered = LoweredModel<Model, typename S::Tensor, T>;
   using Cuts = Stages<Lowered, S>;
   using Element = T;
+  using Gradient = typename PrecisionOf<Format>::Gradient;
   static constexpr int stages = S::Pipeline::degree;
   /// Classes that the logits tell apart.
   static constexpr Index classes = CrossEntropy<Lowered, T>::classes;
@@ -72,7 +76,7 @@ class Program {
   template <class Feed>
   BatchResult gradients(const BatchShape& shape, std::uint64_t step, Feed&& feed) {
     prepare(shape, true);
-    stage_.device().fill(stage_.gradients(), T(0.0f));
+    stage_.device().fill(stage_.gradients(), Gradient(0.0f));
     reduction_.restart();
     load(shape, feed);
     const Index tokens = count_targets();
@@ -306,8 +310,8 @@ class Program {
   }
 
   AxisCommunicators<S, C>& axes_;
-  Stage<Lowered, T, Device, stages == 1> stage_;
-  GradientReduction<Lowered, S, T, Device, C> reduction_;
+  Stage<Lowered, Format, Device, stages == 1> stage_;
+  GradientReduction<Lowered, S, Format, Device, C> reduction_;
   std::vector<schedule::Table> training_{};
   std::vector<schedule::Table> evaluation_{};
   int training_micro_batches_ = 0;

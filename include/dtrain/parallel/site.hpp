@@ -35,13 +35,14 @@ struct MicroBatch {
   std::uint64_t step = 0;
 };
 
-/// The memory of one unit for one micro-batch.
-template <Scalar T>
+/// The memory of one unit for one micro-batch. `T` is the type of parameters and activations, `G` that of the
+/// gradients of parameters.
+template <Scalar T, Scalar G>
 struct UnitMemory {
   const T* parameters = nullptr;
-  T* gradients = nullptr;
+  G* gradients = nullptr;
   const T* tied_parameter = nullptr;
-  T* tied_gradient = nullptr;
+  G* tied_gradient = nullptr;
   const Accumulator<T>* constants = nullptr;
   const T* input = nullptr;        ///< the unit's input
   std::byte* output = nullptr;     ///< the unit's output
@@ -55,13 +56,13 @@ struct UnitMemory {
 };
 
 /// The site of node `I` of a unit; see `nn::Layer` for what layers may ask of it.
-template <class Unit, int I, Scalar T, class Device>
+template <class Unit, int I, Scalar T, Scalar G, class Device>
 class Site {
  public:
   static constexpr int degree = Unit::tensor.degree;
   static constexpr nn::LayoutRule rule = Unit::rules[I].rule;
 
-  Site(const MicroBatch<Device>& batch, const UnitMemory<T>& memory) : batch_(batch), memory_(memory) {}
+  Site(const MicroBatch<Device>& batch, const UnitMemory<T, G>& memory) : batch_(batch), memory_(memory) {}
 
   [[nodiscard]] Device& device() const { return *batch_.device; }
   [[nodiscard]] std::span<const std::int32_t> tokens() const { return batch_.tokens; }
@@ -85,9 +86,9 @@ class Site {
   }
   /// Its gradient, which layers add to.
   template <int K>
-  [[nodiscard]] Matrix<T> gradient() const {
+  [[nodiscard]] Matrix<G> gradient() const {
     constexpr auto& described = Unit::parameters[Unit::first_parameter[I] + K];
-    T* data = described.tied() ? memory_.tied_gradient : memory_.gradients + described.offset;
+    G* data = described.tied() ? memory_.tied_gradient : memory_.gradients + described.offset;
     return {data, described.parameter.local_rows(degree), described.parameter.local_columns(degree)};
   }
   /// The rows of parameter `K` that this rank holds, padding included (vocabularies).
@@ -125,7 +126,7 @@ class Site {
 
  private:
   const MicroBatch<Device>& batch_;
-  const UnitMemory<T>& memory_;
+  const UnitMemory<T, G>& memory_;
 };
 
 }  // namespace dtrain::parallel

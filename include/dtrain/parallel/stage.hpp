@@ -13,21 +13,23 @@
 namespace dtrain::parallel {
 
 /// `WholeModel`: the stage is all of the model, which the compiler then knows.
-template <class Lowered, Scalar T, class Device, bool WholeModel>
+template <class Lowered, NumberFormat Format, class Device, bool WholeModel>
 class Stage {
+  using T = typename PrecisionOf<Format>::Parameter;
+  using G = typename PrecisionOf<Format>::Gradient;
   using Loss = CrossEntropy<Lowered, T>;
 
  public:
   Stage(Device& device, Range units, int tensor_rank, std::uint64_t seed)
       : device_(device), plan_(units, Lowered::tensor.degree), tensor_rank_(tensor_rank), seed_(seed) {
-    parameters_ = device_.allocate(plan_.parameter_size() * element_bytes, Contents::zero);
-    gradients_ = device_.allocate(plan_.parameter_size() * element_bytes, Contents::zero);
+    parameters_ = device_.allocate(plan_.parameter_size() * static_cast<Index>(sizeof(T)), Contents::zero);
+    gradients_ = device_.allocate(plan_.parameter_size() * static_cast<Index>(sizeof(G)), Contents::zero);
     map_parameters();
     for (const LocalParameter& parameter : map_) initialize(parameter, seed, parameters());
     for (Index u = units.begin; u < units.end; ++u) name_hashes_.push_back(hash_name(Lowered::unit_prefix(int(u))));
   }
 
-  [[nodiscard]] const StagePlan<Lowered, T>& plan() const { return plan_; }
+  [[nodiscard]] const StagePlan<Lowered, Format>& plan() const { return plan_; }
   [[nodiscard]] bool first() const { return WholeModel || plan_.first(); }
   [[nodiscard]] bool last() const { return WholeModel || plan_.last(); }
   [[nodiscard]] Device& device() { return device_; }
@@ -36,8 +38,8 @@ class Stage {
   [[nodiscard]] Index context() const { return context_; }
 
   /// The stage's parameters and gradients, as one region each; the map says what lies where.
-  [[nodiscard]] std::span<T> parameters() { return elements(parameters_, plan_.parameter_size()); }
-  [[nodiscard]] std::span<T> gradients() { return elements(gradients_, plan_.parameter_size()); }
+  [[nodiscard]] std::span<T> parameters() { return parameters_.template elements<T>(0, plan_.parameter_size()); }
+  [[nodiscard]] std::span<G> gradients() { return gradients_.template elements<G>(0, plan_.parameter_size()); }
   [[nodiscard]] const std::vector<LocalParameter>& map() const { return map_; }
 
   /// Makes room for micro-batches of up to `rows` rows of samples of `context`, `slots` of them in flight, and for a
@@ -133,7 +135,7 @@ class Stage {
     const T* value = stage_input(batch, slot, local_row);
     for_units<false>([&]<int E>(std::integral_constant<int, E>, Index unit) {
       using U = typename Lowered::template UnitOf<E>;
-      UnitMemory<T> memory = memory_of(unit, slot, batch);
+      UnitMemory<T, G> memory = memory_of(unit, slot, batch);
       memory.input = value;
       U::forward(batch, memory, communicator);
       value = U::output(batch, memory).data();
@@ -149,7 +151,7 @@ class Stage {
     Matrix<T> gradient;
     for_units<true>([&]<int E>(std::integral_constant<int, E>, Index unit) {
       using U = typename Lowered::template UnitOf<E>;
-      UnitMemory<T> memory = memory_of(unit, slot, batch);
+      UnitMemory<T, G> memory = memory_of(unit, slot, batch);
       memory.input =
           unit == plan_.units().begin ? stage_input(batch, slot, local_row) : output_of(unit - 1, slot, batch);
       memory.incoming_gradient = incoming;
@@ -178,10 +180,7 @@ class Stage {
   }
 
  private:
-  static constexpr Index element_bytes = static_cast<Index>(sizeof(T));
   using Arena = typename Device::Arena;
-
-  static std::span<T> elements(Arena& arena, Index count) { return arena.template elements<T>(0, count); }
 
   // Calls f(integral_constant<element>, unit) for the stage's units in order, or in reverse.
   template <bool Reverse, class F>
@@ -238,10 +237,10 @@ class Stage {
     });
     return data;
   }
-  [[nodiscard]] UnitMemory<T> memory_of(Index unit, int slot, const MicroBatch<Device>& batch) {
+  [[nodiscard]] UnitMemory<T, G> memory_of(Index unit, int slot, const MicroBatch<Device>& batch) {
     const UnitPlacement& place = plan_.placement(unit);
     const int element = Lowered::element_of(static_cast<int>(unit));
-    UnitMemory<T> memory;
+    UnitMemory<T, G> memory;
     memory.parameters = parameters().data() + place.parameters;
     memory.gradients = gradients().data() + place.parameters;
     for (const Tie& tie : Lowered::ties)
@@ -327,7 +326,7 @@ class Stage {
   }
 
   Device& device_;
-  StagePlan<Lowered, T> plan_;
+  StagePlan<Lowered, Format> plan_;
   int tensor_rank_;
   std::uint64_t seed_;
   Arena parameters_{};

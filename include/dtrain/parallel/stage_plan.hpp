@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "dtrain/core/precision.hpp"
 #include "dtrain/parallel/batch_shape.hpp"
 #include "dtrain/parallel/cross_entropy.hpp"
 #include "dtrain/parallel/lowered_model.hpp"
@@ -40,8 +41,11 @@ struct UnitPlacement {
 };
 
 /// A stage holds the units [units.begin, units.end) of the model.
-template <class Lowered, Scalar T>
+template <class Lowered, NumberFormat Format>
 class StagePlan {
+  using T = typename PrecisionOf<Format>::Parameter;
+  using G = typename PrecisionOf<Format>::Gradient;
+
  public:
   constexpr StagePlan(Range units, int tensor_degree) : units_(units), degree_(tensor_degree) {
     Index parameters = 0;
@@ -148,7 +152,7 @@ class StagePlan {
     const Index shard = shard_capacity(rows);
     const Extent shared = transient_ + exchange_ + static_cast<Index>(gradient_slots_) * gradient_slot_;
     MemoryPlan plan{.parameters = parameter_size_ * static_cast<Index>(sizeof(T)),
-                    .gradients = parameter_size_ * static_cast<Index>(sizeof(T)),
+                    .gradients = parameter_size_ * static_cast<Index>(sizeof(G)),
                     .activations = slots * slot_.bytes(full, shard),
                     .transient = shared.bytes(full, shard),
                     .constants = constants * static_cast<Index>(sizeof(Accumulator<T>))};

@@ -144,8 +144,9 @@ class Unit<nn::NodeList<Nodes...>, Tensor, Entering, EnteringFeatures, T, Option
   }
 
   /// Runs the unit; its output lies at `output(batch, memory)`.
-  template <class Device, class TensorCommunicator>
-  static void forward(const MicroBatch<Device>& batch, const UnitMemory<T>& memory, TensorCommunicator& communicator) {
+  template <Scalar G, class Device, class TensorCommunicator>
+  static void forward(const MicroBatch<Device>& batch, const UnitMemory<T, G>& memory,
+                      TensorCommunicator& communicator) {
     [&]<std::size_t... I>(std::index_sequence<I...>) {
       (forward_node<static_cast<int>(I)>(batch, memory, communicator), ...);
     }(std::make_index_sequence<static_cast<std::size_t>(size)>{});
@@ -153,16 +154,17 @@ class Unit<nn::NodeList<Nodes...>, Tensor, Entering, EnteringFeatures, T, Option
 
   /// Adds to the gradients of the parameters, unless the options split the backward pass; the gradient of the input
   /// lies in the slot of `plan.outgoing_gradient`.
-  template <class Device, class TensorCommunicator>
-  static void backward(const MicroBatch<Device>& batch, const UnitMemory<T>& memory, TensorCommunicator& communicator) {
+  template <Scalar G, class Device, class TensorCommunicator>
+  static void backward(const MicroBatch<Device>& batch, const UnitMemory<T, G>& memory,
+                       TensorCommunicator& communicator) {
     [&]<std::size_t... I>(std::index_sequence<I...>) {
       (backward_node<size - 1 - static_cast<int>(I)>(batch, memory, communicator), ...);
     }(std::make_index_sequence<static_cast<std::size_t>(size)>{});
   }
 
   /// The second half of a split backward pass: adds to the gradients of the parameters what `backward` deferred.
-  template <class Device>
-  static void backward_weights(const MicroBatch<Device>& batch, const UnitMemory<T>& memory)
+  template <Scalar G, class Device>
+  static void backward_weights(const MicroBatch<Device>& batch, const UnitMemory<T, G>& memory)
     requires(Options.splits_backward)
   {
     [&]<std::size_t... I>(std::index_sequence<I...>) {
@@ -170,20 +172,20 @@ class Unit<nn::NodeList<Nodes...>, Tensor, Entering, EnteringFeatures, T, Option
     }(std::make_index_sequence<static_cast<std::size_t>(size)>{});
   }
 
-  template <class Device>
-  static Matrix<T> output(const MicroBatch<Device>& batch, const UnitMemory<T>& memory) {
+  template <Scalar G, class Device>
+  static Matrix<T> output(const MicroBatch<Device>& batch, const UnitMemory<T, G>& memory) {
     return value<T>(plan.leaving, leaving_width, leaving, batch, memory);
   }
   /// The gradient of the unit's input, after `backward`.
-  template <class Device>
-  static Matrix<T> input_gradient(const MicroBatch<Device>& batch, const UnitMemory<T>& memory) {
+  template <Scalar G, class Device>
+  static Matrix<T> input_gradient(const MicroBatch<Device>& batch, const UnitMemory<T, G>& memory) {
     return gradient(plan.outgoing_gradient, entering_width, Entering, batch, memory);
   }
 
   /// The view of a planned value.
-  template <class Element, class Device>
+  template <class Element, Scalar G, class Device>
   static Matrix<Element> value(const Place& place, Index width, Layout layout, const MicroBatch<Device>& batch,
-                               const UnitMemory<T>& memory) {
+                               const UnitMemory<T, G>& memory) {
     const Index offset = place.offset.bytes(batch.row_capacity, batch.shard_capacity);
     Element* data = nullptr;
     if (place.where == Place::Where::output) data = reinterpret_cast<Element*>(memory.output);
@@ -198,16 +200,16 @@ class Unit<nn::NodeList<Nodes...>, Tensor, Entering, EnteringFeatures, T, Option
   static Index rows_in(Layout layout, const MicroBatch<Device>& batch) {
     return splits_rows(layout) ? batch.shard.size() : batch.rows;
   }
-  template <class Device>
+  template <Scalar G, class Device>
   static Matrix<T> gradient(int slot, Index width, Layout layout, const MicroBatch<Device>& batch,
-                            const UnitMemory<T>& memory) {
+                            const UnitMemory<T, G>& memory) {
     T* data = slot == incoming_gradient ? memory.incoming_gradient
                                         : (slot >= 0 ? reinterpret_cast<T*>(memory.gradient_pool[slot]) : nullptr);
     return {data, rows_in(layout, batch), width};
   }
 
-  template <int I, class Device, class TensorCommunicator>
-  static void forward_node(const MicroBatch<Device>& batch, const UnitMemory<T>& memory,
+  template <int I, Scalar G, class Device, class TensorCommunicator>
+  static void forward_node(const MicroBatch<Device>& batch, const UnitMemory<T, G>& memory,
                            TensorCommunicator& communicator) {
     constexpr NodeRule rule = rules[I];
     constexpr NodePlan place = plan.nodes[I];
@@ -219,7 +221,7 @@ class Unit<nn::NodeList<Nodes...>, Tensor, Entering, EnteringFeatures, T, Option
       if constexpr (rule.before != Redistribution::none) pass_node<I>(batch, memory, communicator, true);
     } else if constexpr (rule.kind == NodeTraits::Kind::layer) {
       using L = Layer<I>;
-      const Site<Unit, I, T, Device> site(batch, memory);
+      const Site<Unit, I, T, G, Device> site(batch, memory);
       const Exchange<Tensor.degree, T, Device> exchange{batch, memory.exchange};
       const auto in = value<T>(place.in, rule.in_width, rule.rule.in, batch, memory);
       if constexpr (rule.before != Redistribution::none)
@@ -236,9 +238,9 @@ class Unit<nn::NodeList<Nodes...>, Tensor, Entering, EnteringFeatures, T, Option
   }
 
   // A node that only redistributes: its layer's input and output are one value.
-  template <int I, class Device, class TensorCommunicator>
-  static void pass_node(const MicroBatch<Device>& batch, const UnitMemory<T>& memory, TensorCommunicator& communicator,
-                        bool forward_pass) {
+  template <int I, Scalar G, class Device, class TensorCommunicator>
+  static void pass_node(const MicroBatch<Device>& batch, const UnitMemory<T, G>& memory,
+                        TensorCommunicator& communicator, bool forward_pass) {
     constexpr NodeRule rule = rules[I];
     constexpr NodePlan place = plan.nodes[I];
     const Exchange<Tensor.degree, T, Device> exchange{batch, memory.exchange};
@@ -252,8 +254,8 @@ class Unit<nn::NodeList<Nodes...>, Tensor, Entering, EnteringFeatures, T, Option
           gradient(place.gradient_entering, rule.entering_width, rule.entering, batch, memory));
   }
 
-  template <int I, class Device, class TensorCommunicator>
-  static void backward_node(const MicroBatch<Device>& batch, const UnitMemory<T>& memory,
+  template <int I, Scalar G, class Device, class TensorCommunicator>
+  static void backward_node(const MicroBatch<Device>& batch, const UnitMemory<T, G>& memory,
                             TensorCommunicator& communicator) {
     constexpr NodeRule rule = rules[I];
     constexpr NodePlan place = plan.nodes[I];
@@ -266,7 +268,7 @@ class Unit<nn::NodeList<Nodes...>, Tensor, Entering, EnteringFeatures, T, Option
       if constexpr (rule.before != Redistribution::none) pass_node<I>(batch, memory, communicator, false);
     } else if constexpr (rule.kind == NodeTraits::Kind::layer) {
       using L = Layer<I>;
-      const Site<Unit, I, T, Device> site(batch, memory);
+      const Site<Unit, I, T, G, Device> site(batch, memory);
       const Exchange<Tensor.degree, T, Device> exchange{batch, memory.exchange};
       if constexpr (place.recompute_input != NodePlan::no_node)
         forward_node<place.recompute_input>(batch, memory, communicator);
@@ -307,18 +309,18 @@ class Unit<nn::NodeList<Nodes...>, Tensor, Entering, EnteringFeatures, T, Option
       Layer<I>::backward_after_sum(site, leaving_gradient);
   }
 
-  template <class Device>
+  template <Scalar G, class Device>
   static Matrix<T> deferred(Extent offset, Index width, Layout layout, const MicroBatch<Device>& batch,
-                            const UnitMemory<T>& memory) {
+                            const UnitMemory<T, G>& memory) {
     return {reinterpret_cast<T*>(memory.deferred + offset.bytes(batch.row_capacity, batch.shard_capacity)),
             rows_in(layout, batch), width};
   }
-  template <int I, class Device>
-  static void add_deferred(const MicroBatch<Device>& batch, const UnitMemory<T>& memory) {
+  template <int I, Scalar G, class Device>
+  static void add_deferred(const MicroBatch<Device>& batch, const UnitMemory<T, G>& memory) {
     if constexpr (detail::parameter_count<Layer<I>>() > 0) {
       constexpr NodeRule rule = rules[I];
       constexpr NodePlan place = plan.nodes[I];
-      const Site<Unit, I, T, Device> site(batch, memory);
+      const Site<Unit, I, T, G, Device> site(batch, memory);
       add_after_sum<I>(
           site, Matrix<const T>(deferred(place.deferred_leaving, rule.leaving_width, rule.leaving, batch, memory)));
       Layer<I>::backward_weight(

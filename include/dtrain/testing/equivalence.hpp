@@ -108,11 +108,11 @@ struct EquivalenceOptions {
 
 /// Trains `Model` for a few steps under `StrategyA` and under `StrategyB`, and compares them as `compare_runs` does.
 /// The batch must divide over both strategies' data ranks and micro-batches.
-template <class Model, class StrategyA, class StrategyB, Scalar T = double>
+template <class Model, class StrategyA, class StrategyB, NumberFormat Format = double>
 double assert_equivalent(const EquivalenceOptions& options = {}) {
   RunOptions other = options.run;
   if (options.micro_batches > 0) other.micro_batches = options.micro_batches;
-  return compare_runs(record_run<Model, StrategyA, T>(options.run), record_run<Model, StrategyB, T>(other),
+  return compare_runs(record_run<Model, StrategyA, Format>(options.run), record_run<Model, StrategyB, Format>(other),
                       options.tolerance);
 }
 

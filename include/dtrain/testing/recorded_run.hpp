@@ -163,9 +163,9 @@ std::vector<HeldTensor> held_tensors(Stage& stage) {
 }
 
 /// One rank's part of a run.
-template <class Model, class S, Scalar T>
+template <class Model, class S, NumberFormat Format>
 void record_rank(train::Rank<S, Host>& rank, const RunOptions& options, RankRecord& record) {
-  using Trainer = train::Trainer<Model, S, AdamW, T>;
+  using Trainer = train::Trainer<Model, S, AdamW, Format>;
   Trainer trainer(rank, {.learning_rate = options.learning_rate,
                          .optimizer = options.optimizer,
                          .clip = options.max_norm,
@@ -175,13 +175,22 @@ void record_rank(train::Rank<S, Host>& rank, const RunOptions& options, RankReco
   if (options.start)
     for (const HeldTensor& tensor : record.held)
       for (const auto& [local, whole] : tensor.elements) {
-        T& element = stage.parameters()[static_cast<std::size_t>(local)];
-        element = static_cast<T>(options.start(tensor.name, whole, static_cast<double>(element)));
+        const auto at = static_cast<std::size_t>(local);
+        const auto changed = [&](auto& element) {
+          using Element = std::remove_reference_t<decltype(element)>;
+          element = static_cast<Element>(options.start(tensor.name, whole, static_cast<double>(element)));
+        };
+        if constexpr (PrecisionOf<Format>::has_master) {
+          changed(trainer.optimizer_state().masters()[at]);
+          stage.parameters()[at] = trainer.optimizer_state().masters()[at];
+        } else {
+          changed(stage.parameters()[at]);
+        }
       }
   record.start = copy_of(stage.parameters());
   const parallel::BatchShape shape{
       .samples = options.samples, .context = options.context, .micro_batches = options.micro_batches};
-  constexpr Index classes = parallel::CrossEntropy<typename Trainer::Program::Lowered, T>::classes;
+  constexpr Index classes = Trainer::Program::classes;
   int now = 0;
   const auto feed = [&](Range samples, auto inputs, std::span<std::int32_t> targets) {
     fill_batch(options, classes, now, samples, inputs, targets);
@@ -219,16 +228,16 @@ inline double agreed(const std::vector<RankRecord>& ranks, std::string_view what
 
 }  // namespace detail
 
-/// Trains `Model` under `S` with AdamW on ranks that are threads of this process, in element type `T`.
+/// Trains `Model` under `S` with AdamW on ranks that are threads of this process, in the numbers of `Format`.
 /// Throws Error when copies of a weight or of a gradient differ in a bit, when ranks disagree on the loss or the norm,
 /// or when a rank allocates other than it planned; and whatever a rank throws.
-template <class Model, class S, Scalar T = double>
+template <class Model, class S, NumberFormat Format = double>
 RecordedRun record_run(const RunOptions& options) {
   static_assert(!S::has_dynamic, "dtrain: a recorded run needs a strategy whose degrees are all known");
   std::vector<detail::RankRecord> ranks(static_cast<std::size_t>(S::static_ranks));
   train::run_ranks<S>(
       [&](train::Rank<S, Host>& rank) {
-        detail::record_rank<Model, S, T>(rank, options, ranks[static_cast<std::size_t>(rank.index())]);
+        detail::record_rank<Model, S, Format>(rank, options, ranks[static_cast<std::size_t>(rank.index())]);
       },
       {.threads_per_rank = options.threads_per_rank});
   detail::check_memory(ranks, S::describe());

@@ -30,8 +30,11 @@ struct UnitShape {
 };
 
 /// `L` in one process, as the lowering would run it: `Composed` is `L`, or a `Sequence` that holds it.
-template <class Composed, Scalar T = double>
+template <class Composed, NumberFormat Format = double>
 class UnitRun {
+  using T = typename PrecisionOf<Format>::Parameter;
+  using G = typename PrecisionOf<Format>::Gradient;
+
  public:
   using Lowered = parallel::LoweredModel<nn::Sequence<Composed>, TensorParallel<1>, T>;
   using Unit = typename Lowered::template UnitOf<0>;
@@ -72,7 +75,7 @@ class UnitRun {
 
   [[nodiscard]] std::span<T> input() { return input_; }
   [[nodiscard]] std::span<T> parameters() { return parameters_; }
-  [[nodiscard]] std::span<T> gradients() { return gradients_; }
+  [[nodiscard]] std::span<G> gradients() { return gradients_; }
   [[nodiscard]] const std::vector<parallel::LocalParameter>& map() const { return map_; }
   [[nodiscard]] Index outputs() const { return shape_.rows() * Unit::leaving_width; }
 
@@ -141,8 +144,8 @@ class UnitRun {
             .seed = shape_.seed,
             .step = 0};
   }
-  [[nodiscard]] parallel::UnitMemory<T> memory() {
-    parallel::UnitMemory<T> memory;
+  [[nodiscard]] parallel::UnitMemory<T, G> memory() {
+    parallel::UnitMemory<T, G> memory;
     memory.parameters = parameters_.data();
     memory.gradients = gradients_.data();
     memory.constants = constants_.data();
@@ -160,7 +163,7 @@ class UnitRun {
   UnitShape shape_;
   comm::Self self_{};
   std::vector<T> parameters_;
-  std::vector<T> gradients_;
+  std::vector<G> gradients_;
   std::vector<Accumulator<T>> constants_;
   std::vector<std::byte> output_{};
   std::vector<std::byte> saved_{};

@@ -33,12 +33,15 @@ struct TrainerOptions {
   std::uint64_t seed = 1;
 };
 
-/// One rank's part in training `Model` under `S`, in element type `T`. Every member is called by all ranks together.
-template <class Model, class S, class Optimizer = AdamW, Scalar T = float, class Device = Host>
+/// One rank's part in training `Model` under `S`, in the numbers of `Format`: a scalar
+/// or a `Precision`. Every member is called by all ranks together.
+template <class Model, class S, class Optimizer = AdamW, NumberFormat Format = float, class Device = Host>
 class Trainer {
+  using T = typename PrecisionOf<Format>::Parameter;
+
  public:
   using RankType = Rank<S, Device>;
-  using Program = parallel::Program<Model, S, T, Device, typename RankType::Communicator>;
+  using Program = parallel::Program<Model, S, Format, Device, typename RankType::Communicator>;
   using Options = TrainerOptions<Optimizer>;
 
   /// Allocates parameters, gradients and optimizer state, and sets the parameters to their start.
@@ -47,7 +50,7 @@ class Trainer {
       : rank_(rank),
         options_(checked(std::move(options))),
         program_(rank.device(), rank.axes(), options_.seed),
-        optimizer_(rank.device(), program_.stage().plan().parameter_size(), program_.stage().map()) {}
+        optimizer_(rank.device(), program_.stage().plan().parameter_size(), program_.stage().map(), options_.seed) {}
 
   template <class OtherRank>
     requires(!std::is_same_v<OtherRank, RankType>)
@@ -58,7 +61,7 @@ class Trainer {
 
   [[nodiscard]] Program& program() { return program_; }
   [[nodiscard]] RankType& rank() { return rank_; }
-  [[nodiscard]] OptimizerState<Optimizer, T, Device>& optimizer_state() { return optimizer_; }
+  [[nodiscard]] OptimizerState<Optimizer, Format, Device>& optimizer_state() { return optimizer_; }
 
   /// Updates made and skipped so far, and the next sample of the data: what a run resumes from, with the weights.
   [[nodiscard]] const optim::TrainingClock& clock() const { return clock_; }
@@ -248,7 +251,7 @@ class Trainer {
   RankType& rank_;
   Options options_;
   Program program_;
-  OptimizerState<Optimizer, T, Device> optimizer_;
+  OptimizerState<Optimizer, Format, Device> optimizer_;
   optim::TrainingClock clock_{};
   data::Position position_{};
 };

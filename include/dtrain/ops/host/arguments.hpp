@@ -16,6 +16,11 @@ namespace dtrain::ops {
 template <Scalar T>
 using ReadMatrix = std::type_identity_t<Matrix<const T>>;
 
+/// The element type of a view that is read or written: `T` of `Matrix<const T>` and of `Matrix<T>`. Operations that add
+/// to gradients of parameters take the type of those from what they write, and their own from what they read.
+template <class Element>
+using ValueOf = std::remove_const_t<Element>;
+
 /// A span that is read.
 template <Scalar T>
 using ReadSpan = std::type_identity_t<std::span<const T>>;

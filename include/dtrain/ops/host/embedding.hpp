@@ -55,18 +55,16 @@ void embedding_forward(Host& device, std::span<const std::int32_t> tokens, ReadM
 
 /// dweight[tokens[r] - vocabulary.begin] += dy[r] for the tokens in `vocabulary`. Threads share out the columns, so
 /// that equal tokens are summed in the order of their rows.
-template <Scalar T>
-void embedding_backward(Host& device, std::span<const std::int32_t> tokens, ReadMatrix<T> dy, Range vocabulary,
-                        Matrix<T> dweight) {
+template <class D, Scalar G>
+void embedding_backward(Host& device, std::span<const std::int32_t> tokens, Matrix<D> dy, Range vocabulary,
+                        Matrix<G> dweight) {
   detail::check_embedding("embedding_backward", tokens.size(), dy.rows(), vocabulary, dweight.rows(), dweight.columns(),
                           dy.columns());
   device.parallel_for(dy.columns(), detail::grain_for(dy.rows()), [&](Range columns) {
     for (Index r = 0; r < dy.rows(); ++r) {
       const Index token = tokens[static_cast<std::size_t>(r)];
       if (!vocabulary.contains(token)) continue;
-      T* const to = dweight.row(token - vocabulary.begin) + columns.begin;
-      detail::map_row(
-          columns.size(), to, [](auto sum, auto gradient) { return sum + gradient; }, to, dy.row(r) + columns.begin);
+      detail::add_row(columns.size(), dweight.row(token - vocabulary.begin) + columns.begin, dy.row(r) + columns.begin);
     }
   });
 }
@@ -87,15 +85,13 @@ void position_forward(Host& device, ReadMatrix<T> x, ReadMatrix<T> weight, Index
 }
 
 /// dweight[(first_row + r) % context] += dy[r], summed in the order of the rows.
-template <Scalar T>
-void position_backward(Host& device, ReadMatrix<T> dy, Index first_row, Index context, Matrix<T> dweight) {
+template <class D, Scalar G>
+void position_backward(Host& device, Matrix<D> dy, Index first_row, Index context, Matrix<G> dweight) {
   detail::check_positions("position_backward", first_row, context, dweight.rows(), dweight.columns(), dy.columns());
   device.parallel_for(dy.columns(), detail::grain_for(dy.rows()), [&](Range columns) {
-    for (Index r = 0; r < dy.rows(); ++r) {
-      T* const to = dweight.row((first_row + r) % context) + columns.begin;
-      detail::map_row(
-          columns.size(), to, [](auto sum, auto gradient) { return sum + gradient; }, to, dy.row(r) + columns.begin);
-    }
+    for (Index r = 0; r < dy.rows(); ++r)
+      detail::add_row(columns.size(), dweight.row((first_row + r) % context) + columns.begin,
+                      dy.row(r) + columns.begin);
   });
 }
 

@@ -70,4 +70,19 @@ template <Scalar T, class F, class... Inputs>
   for (Index i = 0; i < count; ++i) out[i] = static_cast<T>(f(static_cast<Accumulator<T>>(in[i])...));
 }
 
+/// to += value, in the wider of the two types, rounded once.
+template <Scalar G, class A>
+[[gnu::always_inline]] constexpr void add_to(G& to, A value) {
+  using Sum = std::common_type_t<Accumulator<G>, A>;
+  to = static_cast<G>(
+      static_cast<Accumulator<G>>(static_cast<Sum>(static_cast<Accumulator<G>>(to)) + static_cast<Sum>(value)));
+}
+
+/// to[i] += from[i], where `to` may be of another type than `from`; they are different memory.
+template <Scalar G, Scalar T>
+[[gnu::always_inline]] inline void add_row(Index count, G* to, const T* from) {
+  DTRAIN_INDEPENDENT_ITERATIONS
+  for (Index i = 0; i < count; ++i) add_to(to[i], static_cast<Accumulator<T>>(from[i]));
+}
+
 }  // namespace dtrain::ops::detail

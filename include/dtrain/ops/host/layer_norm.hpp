@@ -84,10 +84,11 @@ void layer_norm_backward_input(Host& device, ReadMatrix<T> x, ReadSpan<T> gamma,
 
 /// dgamma += sum over rows of dy n, dbeta += sum over rows of dy, with n = (x - mean) rstd. Columns are shared out
 /// over threads, so the order of each sum is fixed.
-template <Scalar T>
-void layer_norm_backward_weight(Host& device, ReadMatrix<T> x,
-                                std::type_identity_t<Matrix<const Accumulator<T>>> statistics, ReadMatrix<T> dy,
-                                std::span<T> dgamma, std::type_identity_t<std::span<T>> dbeta) {
+template <class D, Scalar G>
+void layer_norm_backward_weight(Host& device, ReadMatrix<ValueOf<D>> x,
+                                std::type_identity_t<Matrix<const Accumulator<ValueOf<D>>>> statistics, Matrix<D> dy,
+                                std::span<G> dgamma, std::type_identity_t<std::span<G>> dbeta) {
+  using T = ValueOf<D>;
   using A = Accumulator<T>;
   detail::check_same_shape("layer_norm_backward_weight", x, dy);
   detail::check_length("layer_norm_backward_weight", "dgamma", dgamma.size(), x.columns());
@@ -117,10 +118,8 @@ void layer_norm_backward_weight(Host& device, ReadMatrix<T> x,
       else
         for (Index r = 0; r < x.rows(); ++r) add_row(r, width);
       for (Index c = 0; c < width; ++c) {
-        T& scale = dgamma[static_cast<std::size_t>(first + c)];
-        T& shift = dbeta[static_cast<std::size_t>(first + c)];
-        scale = static_cast<T>(static_cast<A>(scale) + scale_sum[static_cast<std::size_t>(c)]);
-        shift = static_cast<T>(static_cast<A>(shift) + shift_sum[static_cast<std::size_t>(c)]);
+        detail::add_to(dgamma[static_cast<std::size_t>(first + c)], scale_sum[static_cast<std::size_t>(c)]);
+        detail::add_to(dbeta[static_cast<std::size_t>(first + c)], shift_sum[static_cast<std::size_t>(c)]);
       }
     }
   });

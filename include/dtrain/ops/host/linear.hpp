@@ -27,8 +27,8 @@ void bias_forward(Host& device, Matrix<T> y, ReadSpan<T> bias) {
 }
 
 /// dbias[c] += sum over r of dy[r, c].
-template <Scalar T>
-void bias_backward(Host& device, ReadMatrix<T> dy, std::span<T> dbias) {
+template <class D, Scalar G>
+void bias_backward(Host& device, Matrix<D> dy, std::span<G> dbias) {
   accumulate_column_sums(device, dy, dbias);
 }
 
@@ -45,10 +45,11 @@ void linear_backward_input(Host& device, ReadMatrix<T> dy, ReadMatrix<T> weight,
   product(device, Accumulator<T>{1}, dy, Transpose::no, weight, Transpose::no, Accumulator<T>{0}, dx);
 }
 
-/// dW += dy^T x, accumulated over micro-batches into dweight [O, I].
-template <Scalar T>
-void linear_backward_weight(Host& device, ReadMatrix<T> x, ReadMatrix<T> dy, Matrix<T> dweight) {
-  product(device, Accumulator<T>{1}, dy, Transpose::yes, x, Transpose::no, Accumulator<T>{1}, dweight);
+/// dW += dy^T x, accumulated over micro-batches into dweight [O, I], whose type may be wider than that of x and dy.
+template <class D, Scalar G>
+void linear_backward_weight(Host& device, ReadMatrix<ValueOf<D>> x, Matrix<D> dy, Matrix<G> dweight) {
+  using A = Accumulator<ValueOf<D>>;
+  product<G, ValueOf<D>>(device, A{1}, dy, Transpose::yes, x, Transpose::no, A{1}, dweight);
 }
 
 }  // namespace dtrain::ops

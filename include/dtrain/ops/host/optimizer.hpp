@@ -48,12 +48,12 @@ struct AdamWFactors {
 
 // The factors come by value and the arrays are different buffers: nothing that the loop stores can change them, which
 // it must know to be vectorised.
-template <Scalar T>
-void adamw_range(Index count, const AdamWFactors<Accumulator<T>> factors, T* __restrict w, const T* __restrict g,
+template <Scalar T, Scalar G>
+void adamw_range(Index count, const AdamWFactors<Accumulator<T>> factors, T* __restrict w, const G* __restrict g,
                  T* __restrict m, T* __restrict v) {
   using A = Accumulator<T>;
   for (Index i = 0; i < count; ++i) {
-    const A gradient = static_cast<A>(g[i]) * factors.gradient_scale;
+    const A gradient = static_cast<A>(static_cast<Accumulator<G>>(g[i])) * factors.gradient_scale;
     const A first = factors.beta1 * static_cast<A>(m[i]) + factors.rest1 * gradient;
     const A second = factors.beta2 * static_cast<A>(v[i]) + factors.rest2 * gradient * gradient;
     const A denominator = sqrt_of(second) * factors.root_correction + factors.epsilon;
@@ -67,9 +67,9 @@ void adamw_range(Index count, const AdamWFactors<Accumulator<T>> factors, T* __r
 
 /// AdamW with decoupled decay (Loshchilov and Hutter, ICLR 2019, algorithm 2), in PyTorch's order of operations:
 /// w -= lr wd w; m = b1 m + (1-b1) g; v = b2 v + (1-b2) g^2; w -= lr/(1-b1^t) m / (sqrt(v)/sqrt(1-b2^t) + eps).
-/// Throws Error when `step` is below 1 or the lengths differ.
-template <Scalar T>
-void adamw_update(Host& device, std::span<T> parameters, ReadSpan<T> gradients, std::span<T> first_moment,
+/// Gradients may be of another type, `G`. Throws Error when `step` is below 1 or the lengths differ.
+template <Scalar T, Scalar G = T>
+void adamw_update(Host& device, std::span<T> parameters, ReadSpan<G> gradients, std::span<T> first_moment,
                   std::span<T> second_moment, const AdamWStep& options) {
   const auto count = static_cast<Index>(parameters.size());
   detail::check_length("adamw_update", "the gradient", gradients.size(), count);
@@ -112,21 +112,23 @@ struct SgdFactors {
         nesterov(options.nesterov) {}
 };
 
-template <Scalar T>
-void sgd_range(Index count, const SgdFactors<Accumulator<T>> factors, T* __restrict w, const T* __restrict g,
+template <Scalar T, Scalar G>
+void sgd_range(Index count, const SgdFactors<Accumulator<T>> factors, T* __restrict w, const G* __restrict g,
                T* __restrict b) {
   using A = Accumulator<T>;
   if (b == nullptr) {
     for (Index i = 0; i < count; ++i) {
       const A weight = static_cast<A>(w[i]);
-      const A gradient = static_cast<A>(g[i]) * factors.gradient_scale + factors.decay * weight;
+      const A gradient =
+          static_cast<A>(static_cast<Accumulator<G>>(g[i])) * factors.gradient_scale + factors.decay * weight;
       w[i] = static_cast<T>(weight - factors.rate * gradient);
     }
     return;
   }
   for (Index i = 0; i < count; ++i) {
     const A weight = static_cast<A>(w[i]);
-    const A gradient = static_cast<A>(g[i]) * factors.gradient_scale + factors.decay * weight;
+    const A gradient =
+        static_cast<A>(static_cast<Accumulator<G>>(g[i])) * factors.gradient_scale + factors.decay * weight;
     const A buffer = factors.first_step ? gradient : factors.momentum * static_cast<A>(b[i]) + factors.fresh * gradient;
     b[i] = static_cast<T>(buffer);
     w[i] = static_cast<T>(weight - factors.rate * (factors.nesterov ? gradient + factors.momentum * buffer : buffer));
@@ -137,9 +139,9 @@ void sgd_range(Index count, const SgdFactors<Accumulator<T>> factors, T* __restr
 
 /// SGD as PyTorch defines it: g += wd w; b = momentum b + (1 - dampening) g (b = g at step 1);
 /// w -= lr (nesterov ? g + momentum b : b). With momentum 0 the buffer is unused and may be empty.
-/// Throws Error when `step` is below 1 or the lengths differ.
-template <Scalar T>
-void sgd_update(Host& device, std::span<T> parameters, ReadSpan<T> gradients, std::span<T> momentum_buffer,
+/// Gradients may be of another type, `G`. Throws Error when `step` is below 1 or the lengths differ.
+template <Scalar T, Scalar G = T>
+void sgd_update(Host& device, std::span<T> parameters, ReadSpan<G> gradients, std::span<T> momentum_buffer,
                 const SgdStep& options) {
   const auto count = static_cast<Index>(parameters.size());
   const bool buffered = options.momentum != 0.0;

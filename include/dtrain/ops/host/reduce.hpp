@@ -153,8 +153,9 @@ void cast(Host& device, std::span<From> from, std::span<To> to) {
 }
 
 /// sums[c] += sum over r of values[r, c]. Columns are shared out over threads, so the order of each sum is fixed.
-template <Scalar T>
-void accumulate_column_sums(Host& device, ReadMatrix<T> values, std::span<T> sums) {
+template <class D, Scalar G>
+void accumulate_column_sums(Host& device, Matrix<D> values, std::span<G> sums) {
+  using T = ValueOf<D>;
   detail::check_length("accumulate_column_sums", "the result", sums.size(), values.columns());
   constexpr Index tile = 64;
   const Index tiles = (values.columns() + tile - 1) / tile;
@@ -174,10 +175,8 @@ void accumulate_column_sums(Host& device, ReadMatrix<T> values, std::span<T> sum
           for (Index c = 0; c < width; ++c) sum[static_cast<std::size_t>(c)] += static_cast<Accumulator<T>>(row[c]);
         }
       }
-      for (Index c = 0; c < width; ++c) {
-        T& to = sums[static_cast<std::size_t>(first + c)];
-        to = static_cast<T>(static_cast<Accumulator<T>>(to) + sum[static_cast<std::size_t>(c)]);
-      }
+      for (Index c = 0; c < width; ++c)
+        detail::add_to(sums[static_cast<std::size_t>(first + c)], sum[static_cast<std::size_t>(c)]);
     }
   });
 }

@@ -66,10 +66,11 @@ void rms_norm_backward_input(Host& device, ReadMatrix<T> x, ReadSpan<T> gamma,
 }
 
 /// dgamma += sum over rows of dy x rstd. Columns are shared out over threads, so the order of each sum is fixed.
-template <Scalar T>
-void rms_norm_backward_weight(Host& device, ReadMatrix<T> x,
-                              std::type_identity_t<Matrix<const Accumulator<T>>> statistics, ReadMatrix<T> dy,
-                              std::span<T> dgamma) {
+template <class D, Scalar G>
+void rms_norm_backward_weight(Host& device, ReadMatrix<ValueOf<D>> x,
+                              std::type_identity_t<Matrix<const Accumulator<ValueOf<D>>>> statistics, Matrix<D> dy,
+                              std::span<G> dgamma) {
+  using T = ValueOf<D>;
   using A = Accumulator<T>;
   detail::check_same_shape("rms_norm_backward_weight", x, dy);
   detail::check_length("rms_norm_backward_weight", "dgamma", dgamma.size(), x.columns());
@@ -92,10 +93,8 @@ void rms_norm_backward_weight(Host& device, ReadMatrix<T> x,
         for (Index r = 0; r < x.rows(); ++r) add_row(r, tile);
       else
         for (Index r = 0; r < x.rows(); ++r) add_row(r, width);
-      for (Index c = 0; c < width; ++c) {
-        T& to = dgamma[static_cast<std::size_t>(first + c)];
-        to = static_cast<T>(static_cast<A>(to) + sum[static_cast<std::size_t>(c)]);
-      }
+      for (Index c = 0; c < width; ++c)
+        detail::add_to(dgamma[static_cast<std::size_t>(first + c)], sum[static_cast<std::size_t>(c)]);
     }
   });
 }
