@@ -73,7 +73,7 @@ void show(int stages, int micro_batches) {
   const std::vector<schedule::Table> tables = schedule::build_tables<S>(stages, micro_batches);
   const std::string name(S::name);
   std::printf("%s, %d stages, %d micro-batches: bubble %.3f, slots on stage 0: %d\n", name.c_str(), stages,
-              micro_batches, schedule::bubble_of(tables), tables[0].slots);
+              micro_batches, schedule::bubble_of(tables), tables[0].slots_of(0));
   std::printf("%s\n", schedule::draw(tables).c_str());
 }
 

@@ -1,5 +1,5 @@
 // expect: dtrain: the schedule deadlocks when a send waits for its receive
-// expect: FreeOfDeadlock<Circle, 3, 2>
+// expect: FreeOfDeadlock<Circle, 3, 2, 1>
 #include <string_view>
 #include <vector>
 

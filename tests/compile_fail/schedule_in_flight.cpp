@@ -1,5 +1,5 @@
 // expect: dtrain: the schedule holds more micro-batches in flight than it declares
-// expect: WithinInFlightLimit<Optimist, 3, 7>
+// expect: WithinInFlightLimit<Optimist, 3, 7, 1>
 #include <string_view>
 #include <vector>
 

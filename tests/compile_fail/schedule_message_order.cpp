@@ -1,5 +1,5 @@
-// expect: dtrain: the schedule receives micro-batches in another order than they are sent
-// expect: SameMessageOrder<Shuffled, 2, 2>
+// expect: dtrain: the schedule receives messages in another order than they are sent
+// expect: SameMessageOrder<Shuffled, 2, 2, 1>
 #include <string_view>
 #include <vector>
 

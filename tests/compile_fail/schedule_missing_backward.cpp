@@ -1,5 +1,5 @@
 // expect: dtrain: the schedule does not run every micro-batch once forward and then once backward
-// expect: ForwardMatchesBackward<Forgetful, 4, 1>
+// expect: ForwardMatchesBackward<Forgetful, 4, 1, 1>
 #include <string_view>
 #include <vector>
 

@@ -1,5 +1,5 @@
-// expect: dtrain: the schedule has a row that names a micro-batch, slot or neighbour that does not exist
-// expect: WellFormed<Ring, 3, 1>
+// expect: dtrain: the schedule has a row that names a micro-batch, chunk, slot or neighbour that does not exist
+// expect: WellFormed<Ring, 3, 1, 1>
 #include <string_view>
 #include <vector>
 

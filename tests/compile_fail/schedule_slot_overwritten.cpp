@@ -1,5 +1,5 @@
 // expect: dtrain: the schedule overwrites the slot of a micro-batch that still needs it
-// expect: SlotsKept<Cramped, 4, 2>
+// expect: SlotsKept<Cramped, 4, 2, 1>
 #include <string_view>
 #include <vector>
 

@@ -1,5 +1,5 @@
 // expect: dtrain: the schedule has a send without its receive, or a receive without its send
-// expect: EverySendReceived<Lossy, 2, 3>
+// expect: EverySendReceived<Lossy, 2, 3, 1>
 #include <string_view>
 #include <vector>
 

@@ -1,5 +1,5 @@
 // expect: dtrain: the schedule computes or sends a micro-batch before its data is there
-// expect: ArrivesBeforeUse<Hasty, 2, 1>
+// expect: ArrivesBeforeUse<Hasty, 2, 1, 1>
 #include <string_view>
 #include <utility>
 #include <vector>

@@ -84,7 +84,7 @@ void compare(int ranks, const BatchShape& shape) {
     CHECK(stage.units == run.stage().plan().units());
     CHECK(stage.memory == run.stage().memory());
     CHECK(stage.memory.total() == run.stage().allocated_bytes());
-    CHECK(stage.slots == run.training_tables()[stage_index].slots);
+    CHECK(stage.slots == run.training_tables()[stage_index].slots_of(0));
     const std::array<std::string_view, 3> names{"tensor", "data", "pipeline"};
     for (std::size_t a = 0; a < names.size(); ++a)
       for (const comm::Operation operation :

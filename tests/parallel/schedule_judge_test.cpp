@@ -194,13 +194,14 @@ Damage damage(int stages, int micro_batches) {
       }
       change([&](Table& table) { table.actions[at].grouped_with_next = !table.actions[at].grouped_with_next; });
       for (int k = -1; k <= micro_batches; ++k) change([&](Table& table) { table.actions[at].micro_batch = k; });
-      for (int slot = -1; slot <= whole[s].slots; ++slot) change([&](Table& table) { table.actions[at].slot = slot; });
+      for (int slot = -1; slot <= whole[s].slots[0]; ++slot)
+        change([&](Table& table) { table.actions[at].slot = slot; });
       for (int kind = 0; kind < 6; ++kind)
         change([&](Table& table) { table.actions[at].kind = static_cast<Kind>(kind); });
     }
     // One micro-batch in another slot, from its first row to its last.
     for (int k = 0; k < micro_batches; ++k)
-      for (int slot = 0; slot < whole[s].slots; ++slot)
+      for (int slot = 0; slot < whole[s].slots[0]; ++slot)
         change([&](Table& table) {
           for (Action& action : table.actions)
             if (action.micro_batch == k) action.slot = slot;
@@ -218,10 +219,10 @@ std::vector<Table> two_stages() {
       {{row(Kind::forward, 0, 0), row(Kind::send_forward, 0, 0), row(Kind::forward, 1, 1),
         with_next(Kind::send_forward, 1, 1), row(Kind::receive_backward, 0, 0), row(Kind::backward, 0, 0),
         row(Kind::receive_backward, 1, 1), row(Kind::backward, 1, 1)},
-       2},
+       {2}},
       {{row(Kind::receive_forward, 0), row(Kind::forward, 0), row(Kind::backward, 0), with_next(Kind::send_backward, 0),
         row(Kind::receive_forward, 1), row(Kind::forward, 1), row(Kind::backward, 1), row(Kind::send_backward, 1)},
-       1}};
+       {1}}};
 }
 std::string say(const std::vector<Table>& tables, int micro_batches = 2) {
   return describe(judge_tables<OneForwardOneBackward>(tables, micro_batches), "X");
@@ -346,8 +347,8 @@ TEST_CASE("each kind of failure has its sentence") {
   tables = two_stages();
   tables[0].actions[0].micro_batch = 2;
   CHECK(say(tables) == start + std::string("has a row that means nothing: row 0 of stage 0 (forward of micro-batch 2) "
-                                           "names a micro-batch, slot or neighbour that does not exist, or groups a "
-                                           "computation"));
+                                           "names a micro-batch, chunk, slot or neighbour that does not exist, or "
+                                           "groups a computation"));
   tables = two_stages();
   for (Action& action : tables[0].actions) action.slot = 0;
   CHECK(say(tables) ==
@@ -361,7 +362,7 @@ TEST_CASE("each kind of failure has its sentence") {
   const std::vector<int> one_each = {1, 1};
   CHECK(describe(judge(tables, 2, one_each), "X") ==
         start + std::string("exceeds its in-flight limit: stage 0 holds 2 micro-batches at once and declares 1"));
-  tables[1].slots = 3;
+  tables[1].slots = {3};
   CHECK(say(tables) ==
         start + std::string("exceeds its in-flight limit: stage 1 holds 3 micro-batches at once and declares 1"));
 }

@@ -158,7 +158,7 @@ class Explainer {
   [[nodiscard, gnu::cold]] StageReport stage_report(const std::vector<UnitReport>& units, int stage) const {
     const Plan plan = plan_of(stage);
     const int shares = mesh_.batch_share().size;
-    const int slots = tables_[static_cast<std::size_t>(stage)].slots;
+    const int slots = tables_[static_cast<std::size_t>(stage)].slots_of(0);
     StageReport report{.units = plan.units(),
                        .parameters = plan.parameter_size(),
                        .slots = slots,
@@ -267,7 +267,8 @@ class Explainer {
       };
       for (const schedule::Action& action : tables_[static_cast<std::size_t>(stage)].actions) {
         if (schedule::is_compute(action.kind)) continue;
-        const bool to_next = schedule::partner_of(action.kind, stage) > stage;
+        const bool to_next =
+            schedule::partner_of(S::Pipeline::pipeline, action.kind, {stage, action.chunk}).stage > stage;
         const bool forward =
             action.kind == schedule::ActionKind::send_forward || action.kind == schedule::ActionKind::receive_forward;
         add(report, axis, schedule::is_send(action.kind) ? "send" : "receive",

@@ -168,16 +168,53 @@ struct TensorParallel {
   }
 };
 
-/// The layers are cut into `Degree` stages, which work on micro-batches in the order of `S`.
-template <int Degree, class S = schedule::OneForwardOneBackward>
+/// A stage holds at least one chunk.
+template <int Count>
+concept PositiveChunks = Count >= 1;
+
+/// Each stage holds `Count` runs of layers instead of one.
+template <int Count>
+struct Chunks {
+  static_assert(PositiveChunks<Count>, "dtrain: a stage of a pipeline holds at least one chunk of layers");
+  static constexpr int chunks = Count;
+};
+
+/// An option of pipeline parallelism.
+template <class Option>
+concept ChunksOption = requires {
+  { Option::chunks } -> std::convertible_to<int>;
+};
+
+/// Schedule `S` can run with `Count` chunks on each stage, `Given` of which an option names (0: none).
+template <class S, int Count, int Given>
+concept ChunksFit = !schedule::Schedule<S> || (schedule::TakesChunks<S> ? Given > 0 : Count == schedule::own_chunks<S>);
+
+/// The layers are cut into `Degree` stages, which work on micro-batches in the order of `S`. Options: `Chunks`, for
+/// schedules that take any number of chunks per stage.
+template <int Degree, class S = schedule::OneForwardOneBackward, class... Options>
 struct PipelineParallel {
   static_assert(PositiveDegree<Degree>, "dtrain: the degree of pipeline parallelism must be at least 1");
-  static_assert(schedule::RequireSoundSchedule<S, (Degree > 1 ? Degree : 1)>::value);
+  static_assert((ChunksOption<Options> && ...), "dtrain: PipelineParallel takes no option but Chunks");
   using Axis = axes::Pipeline;
   using Schedule = S;
   static constexpr int degree = Degree;
+  /// How many runs of layers each stage holds.
+  static constexpr int chunks = [] {
+    int count = schedule::own_chunks<S>;
+    ((count = Options::chunks), ...);
+    return count;
+  }();
+  static_assert(ChunksFit<S, chunks, (0 + ... + Options::chunks)>,
+                "dtrain: the option Chunks goes with schedules that take any number of chunks, and they need it; other "
+                "schedules bring their own");
+  static_assert(schedule::RequireSoundSchedule<S, (Degree > 1 ? Degree : 1), chunks>::value);
+  /// Where the chunks lie.
+  static constexpr schedule::Placement placement = schedule::own_placement<S>;
+  static constexpr int virtual_stages = degree * chunks;
+  static constexpr schedule::VirtualPipeline pipeline{Degree, chunks, placement};
   static std::string describe() {
-    return concatenate("PipelineParallel<", Degree, ", ", std::string_view(S::name), ">");
+    return concatenate("PipelineParallel<", Degree, ", ", std::string_view(S::name),
+                       sizeof...(Options) > 0 ? concatenate(", Chunks<", chunks, ">") : std::string(), ">");
   }
 };
 
@@ -185,6 +222,7 @@ struct PipelineParallel {
 
 namespace dtrain {
 using parallel::BucketBytes;
+using parallel::Chunks;
 using parallel::DataParallel;
 using parallel::dynamic;
 using parallel::PipelineParallel;

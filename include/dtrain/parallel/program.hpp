@@ -44,6 +44,7 @@ class Program {
   static constexpr int stages = S::Pipeline::degree;
   /// Classes that the logits tell apart.
   static constexpr Index classes = CrossEntropy<Lowered, T>::classes;
+  static_assert(S::Pipeline::chunks == 1, "dtrain: a program holds one chunk of layers on each stage");
   static_assert(Lowered::check());
   static_assert(Cuts::check());
   static_assert(OutputIsFree<Lowered::template UnitOf<Lowered::elements - 1>::plan.output_is_read_again,
@@ -136,7 +137,7 @@ class Program {
     const schedule::Table& table = table_of(training ? training_ : evaluation_);
     local_samples_ = shape.samples / axes_.mesh().batch_share().size;
     const int shares = axes_.mesh().batch_share().size;
-    stage_.reserve(shape.micro_batch_rows(shares), shape.context, table.slots, shape.local_rows(shares));
+    stage_.reserve(shape.micro_batch_rows(shares), shape.context, table.slots_of(0), shape.local_rows(shares));
   }
 
  private:
@@ -203,7 +204,8 @@ class Program {
           exchange(shape, std::span(actions).subspan(at, schedule::group_end(actions, at) - at));
       } else if (action.kind == schedule::ActionKind::forward) {
         forward(shape, action, step, training);
-      } else {
+      } else if (action.kind != schedule::ActionKind::backward_weight) {
+        // Both parts run with the first.
         backward(shape, action, step, scale, --backwards_left == 0);
       }
     }
@@ -256,7 +258,7 @@ class Program {
   }
   [[nodiscard]] auto post(const BatchShape& shape, const schedule::Action& action) {
     const auto batch = batch_of(shape, action.micro_batch, true, 0);
-    const int peer = schedule::partner_of(action.kind, stage_index());
+    const int peer = schedule::partner_of(S::Pipeline::pipeline, action.kind, {stage_index(), action.chunk}).stage;
     auto& pipeline = axes_.pipeline();
     switch (action.kind) {
       case schedule::ActionKind::send_forward:

@@ -11,17 +11,41 @@
 
 namespace dtrain::schedule {
 
+/// What the computations of one chunk cost, in any unit; `backward` in one piece costs what its parts do.
+struct Costs {
+  double forward = 1.0;
+  double backward_input = 1.0;
+  double backward_weight = 1.0;
+  /// Every computation of a whole pass costs the same.
+  static constexpr Costs equal_passes() { return {1.0, 0.5, 0.5}; }
+  [[nodiscard]] constexpr double of(ActionKind kind) const {
+    switch (kind) {
+      case ActionKind::forward:
+        return forward;
+      case ActionKind::backward:
+        return backward_input + backward_weight;
+      case ActionKind::backward_input:
+        return backward_input;
+      case ActionKind::backward_weight:
+        return backward_weight;
+      default:
+        return 0.0;
+    }
+  }
+};
+
 /// Plays tables against each other: a computation takes its cost, an exchange takes no time but waits.
 ///
 /// A group of communications is posted whole when its stage reaches it, and completes when, for each of its rows, the
-/// partner has posted the group with the matching row. The n-th send of a direction between two stages matches the n-th
-/// receive; micro-batch numbers play no part. Tables that wait in a circle, or for a message nobody sends, stand still:
-/// `finished()` is then false and `waiting_row` tells where each stage stands.
+/// partner has posted the group with the matching row. The n-th send from one stage to another matches the n-th receive
+/// there; passes, chunks and micro-batch numbers play no part. Tables that wait in a circle, or for a message nobody
+/// sends, stand still: `finished()` is then false and `waiting_row` tells where each stage stands.
 class Replay {
  public:
-  constexpr explicit Replay(std::span<const Table> tables, double cost_forward = 1.0, double cost_backward = 1.0)
-      : cost_forward_(cost_forward), cost_backward_(cost_backward), stages_(static_cast<int>(tables.size())) {
+  constexpr explicit Replay(std::span<const Table> tables, const Costs& costs = {})
+      : costs_(costs), stages_(static_cast<int>(tables.size())) {
     standing_.resize(tables.size());
+    const VirtualPipeline pipeline = pipeline_of(tables);
     int rows = 0;
     for (std::size_t s = 0; s < tables.size(); ++s) {
       standing_[s].actions = tables[s].actions.data();
@@ -29,6 +53,11 @@ class Replay {
       standing_[s].first = rows;
       rows += standing_[s].rows;
     }
+    partners_.resize(static_cast<std::size_t>(rows), nobody);
+    int* partner = partners_.data();
+    for (int stage = 0; stage < stages_; ++stage)
+      for (const Action& action : tables[static_cast<std::size_t>(stage)].actions)
+        *partner++ = is_message(action.kind) ? partner_of(pipeline, action.kind, {stage, action.chunk}).stage : nobody;
     matches_.resize(static_cast<std::size_t>(rows), nobody);
     begins_.resize(static_cast<std::size_t>(rows), 0.0);
     pair_up();
@@ -53,7 +82,7 @@ class Replay {
     const Standing& here = at(stage);
     for (int row = here.row; row < here.posted; ++row) {
       const int match = matches_[static_cast<std::size_t>(here.first + row)];
-      if (match == nobody || match >= at(partner_of(here.actions[row].kind, stage)).posted) return row;
+      if (match == nobody || match >= at(partners_[static_cast<std::size_t>(here.first + row)]).posted) return row;
     }
     return here.row;
   }
@@ -73,21 +102,23 @@ class Replay {
 
   constexpr const Standing& at(int stage) const { return standing_[static_cast<std::size_t>(stage)]; }
 
-  // The n-th send of a direction matches the n-th receive.
+  // Messages from one stage to another match in the order they are posted.
   constexpr void pair_up() {
-    for (int stage = 0; stage + 1 < stages_; ++stage) {
-      pair_up(stage, ActionKind::send_forward, stage + 1, ActionKind::receive_forward);
-      pair_up(stage + 1, ActionKind::send_backward, stage, ActionKind::receive_backward);
+    for (int stage = 0; stage < stages_; ++stage) {
+      pair_up(stage, (stage + 1) % stages_);
+      if (stages_ > 2) pair_up(stage, (stage + stages_ - 1) % stages_);
     }
   }
-  constexpr void pair_up(int sender, ActionKind send, int receiver, ActionKind receive) {
+  constexpr void pair_up(int sender, int receiver) {
     const Standing& from = at(sender);
     const Standing& to = at(receiver);
+    const int* const goes_to = partners_.data() + from.first;
+    const int* const comes_from = partners_.data() + to.first;
     int* const match = matches_.data();
     int there = 0;
     for (int here = 0; here < from.rows; ++here) {
-      if (from.actions[here].kind != send) continue;
-      while (there < to.rows && to.actions[there].kind != receive) ++there;
+      if (goes_to[here] != receiver || !is_send(from.actions[here].kind)) continue;
+      while (there < to.rows && (comes_from[there] != sender || !is_receive(to.actions[there].kind))) ++there;
       if (there == to.rows) return;
       match[from.first + here] = there;
       match[to.first + there] = here;
@@ -120,19 +151,19 @@ class Replay {
         do {
           begin[here.first + here.posted] = here.clock;
         } while (here.actions[here.posted++].grouped_with_next && here.posted < here.rows);
-        if (is_compute(kind)) {
-          here.clock += kind == ActionKind::forward ? cost_forward_ : cost_backward_;
+        if (!is_message(kind)) {
+          here.clock += costs_.of(kind);
           here.row = here.posted;
           continue;
         }
-        if (stage > 0) standing[stage - 1].woken = true;
-        if (stage + 1 < stages_) standing[stage + 1].woken = true;
+        standing[(stage + 1) % stages_].woken = true;
+        standing[(stage + stages_ - 1) % stages_].woken = true;
       }
       double time = here.clock;
       for (int row = here.row; row < here.posted; ++row) {
         const int other = match[here.first + row];
         if (other == nobody) return;
-        const Standing& there = standing[partner_of(here.actions[row].kind, stage)];
+        const Standing& there = standing[partners_[static_cast<std::size_t>(here.first + row)]];
         if (other >= there.posted) return;
         time = std::max(time, begin[there.first + other]);
       }
@@ -141,29 +172,30 @@ class Replay {
     }
   }
 
-  double cost_forward_;
-  double cost_backward_;
+  Costs costs_;
   int stages_;
   std::vector<Standing> standing_;
+  std::vector<int> partners_;
   std::vector<int> matches_;
   std::vector<double> begins_;
 };
 
-/// The idle share of the stages' time, 1 - busy / (stages x time of the slowest), when a forward and a backward cost
-/// what is given on every stage and exchanges cost nothing. Throws ConfigurationError for tables that never finish.
-constexpr double bubble_of(std::span<const Table> tables, double cost_forward = 1.0, double cost_backward = 2.0) {
-  const Replay replay(tables, cost_forward, cost_backward);
+/// The idle share of the stages' time, 1 - busy / (stages x time of the slowest), when computations cost what is given
+/// on every chunk and exchanges cost nothing. Throws ConfigurationError for tables that never finish.
+constexpr double bubble_of(std::span<const Table> tables, const Costs& costs = {}) {
+  const Replay replay(tables, costs);
   if (!replay.finished()) throw ConfigurationError("dtrain: tables that never finish have no bubble; judge them first");
   double busy = 0;
   double longest = 0;
   for (std::size_t s = 0; s < tables.size(); ++s) {
-    for (const Action& action : tables[s].actions) {
-      if (action.kind == ActionKind::forward) busy += cost_forward;
-      if (action.kind == ActionKind::backward) busy += cost_backward;
-    }
+    for (const Action& action : tables[s].actions) busy += costs.of(action.kind);
     longest = std::max(longest, replay.clock(static_cast<int>(s)));
   }
   return longest > 0 ? 1 - busy / (static_cast<double>(tables.size()) * longest) : 0;
+}
+/// The same when a whole backward pass costs `cost_backward`, half of it for each of its parts.
+constexpr double bubble_of(std::span<const Table> tables, double cost_forward, double cost_backward) {
+  return bubble_of(tables, Costs{cost_forward, cost_backward / 2, cost_backward / 2});
 }
 
 }  // namespace dtrain::schedule
