@@ -18,6 +18,7 @@
 #include "dtrain/comm/traffic.hpp"
 #include "dtrain/core/error.hpp"
 #include "dtrain/core/fixed_string.hpp"
+#include "dtrain/core/float16.hpp"
 #include "dtrain/core/precision.hpp"
 #include "dtrain/core/random.hpp"
 #include "dtrain/core/scalar.hpp"

@@ -30,16 +30,19 @@ struct Operand {
   }
 };
 
-template <class T>
+template <class T, class C = T>
 void check_product(Host& device, Index rows, Index columns, Index inner, bool ta, bool tb, double alpha, double beta) {
   const Operand<T> a(ta ? inner : rows, ta ? rows : inner, 3, 1);
   const Operand<T> b(tb ? columns : inner, tb ? inner : columns, 1, 2);
-  Operand<T> c(rows, columns, 2, 3);
-  const Operand<T> before(rows, columns, 2, 3);
-  product<T>(device, static_cast<Accumulator<T>>(alpha), a.view, Transpose{ta}, b.view, Transpose{tb},
-             static_cast<Accumulator<T>>(beta), c.view);
-  // bfloat16 rounds its result once: half a unit in the eighth bit.
-  const double bound = std::same_as<T, double> ? 1e-13 : std::same_as<T, float> ? 1e-5 : 0x1p-7;
+  Operand<C> c(rows, columns, 2, 3);
+  const Operand<C> before(rows, columns, 2, 3);
+  product<C, T>(device, static_cast<Accumulator<T>>(alpha), a.view, Transpose{ta}, b.view, Transpose{tb},
+                static_cast<Accumulator<T>>(beta), c.view);
+  // 16-bit results are rounded once: half a unit in the eighth or in the eleventh bit.
+  const double bound = std::same_as<C, double>             ? 1e-13
+                       : std::same_as<C, float>            ? 1e-5
+                       : std::same_as<C, dtrain::bfloat16> ? 0x1p-8 + 1e-5
+                                                           : 0x1p-11 + 1e-5;
   for (Index r = 0; r < rows; ++r)
     for (Index q = 0; q < columns; ++q) {
       double sum = 0;
@@ -59,7 +62,7 @@ void check_product(Host& device, Index rows, Index columns, Index inner, bool ta
 
 }  // namespace
 
-TEST_CASE_TEMPLATE("products agree with sums in double", T, float, double, dtrain::bfloat16) {
+TEST_CASE_TEMPLATE("products agree with sums in double", T, float, double, dtrain::bfloat16, dtrain::float16) {
   for (const Index threads : {1, 2}) {
     Host device({.threads = threads});
     for (const bool ta : {false, true})
@@ -71,6 +74,22 @@ TEST_CASE_TEMPLATE("products agree with sums in double", T, float, double, dtrai
         check_product<T>(device, 67, 131, 301, ta, tb, 1.0, 0.0);  // and by columns
       }
   }
+}
+
+TEST_CASE("a result may be of another type than the operands, and is rounded once") {
+  Host device({.threads = 2});
+  for (const bool ta : {false, true})
+    for (const bool tb : {false, true}) {
+      check_product<dtrain::bfloat16, float>(device, 33, 17, 29, ta, tb, 0.5, 1.0);
+      check_product<dtrain::float16, dtrain::bfloat16>(device, 33, 17, 29, ta, tb, 1.0, 1.0);
+      check_product<float, dtrain::bfloat16>(device, 33, 17, 29, ta, tb, 1.0, 0.0);
+    }
+}
+
+TEST_CASE("products of 16-bit operands go over the edges of blocks") {
+  Host device({.threads = 2});
+  check_product<dtrain::bfloat16, float>(device, 401, 30, 1030, true, false, 1.0, 1.0);
+  check_product<dtrain::float16>(device, 40, 1100, 530, false, true, 1.0, 0.0);
 }
 
 TEST_CASE("with beta 0 the old contents have no effect, and an empty sum is 0") {

@@ -69,7 +69,8 @@ const std::vector<Case> cases{
 
 }  // namespace
 
-TEST_CASE_TEMPLATE("attention agrees with its definition in double", T, float, double, dtrain::bfloat16) {
+TEST_CASE_TEMPLATE("attention agrees with its definition in double", T, float, double, dtrain::bfloat16,
+                   dtrain::float16) {
   const RandomStream stream(11, hash_name("attention"), 5);
   for (const Index threads : {1, 2})
     for (const Case& test : cases) {
@@ -116,7 +117,7 @@ TEST_CASE("attention gradients agree with finite differences") {
     }
 }
 
-TEST_CASE_TEMPLATE("attention gradients agree with those in double", T, float, dtrain::bfloat16) {
+TEST_CASE_TEMPLATE("attention gradients agree with those in double", T, float, dtrain::bfloat16, dtrain::float16) {
   const RandomStream stream(11, hash_name("attention"), 7);
   for (const Index threads : {1, 2})
     for (const Case& test : cases) {

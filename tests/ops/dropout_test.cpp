@@ -10,7 +10,7 @@ using namespace dtrain;
 using test::Tensor;
 
 TEST_CASE_TEMPLATE("an element is kept iff its uniform number is at least p, and scaled by 1/(1-p)", T, float, double,
-                   dtrain::bfloat16) {
+                   dtrain::bfloat16, dtrain::float16) {
   const RandomStream stream(1, hash_name("dropout"), 3);
   for (const Index threads : {1, 2})
     for (const double p : {0.0, 0.1, 0.5, 0.999})

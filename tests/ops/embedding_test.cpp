@@ -23,7 +23,7 @@ std::vector<std::int32_t> some_tokens(Index count, Index vocabulary) {
 }  // namespace
 
 TEST_CASE_TEMPLATE("a lookup returns the token's row; parts of the vocabulary add up to the whole", T, float, double,
-                   dtrain::bfloat16) {
+                   dtrain::bfloat16, dtrain::float16) {
   for (const Index threads : {1, 2}) {
     Host device({.threads = threads});
     const Index vocabulary = 11, width = 300, rows = 500;

@@ -20,7 +20,8 @@ double reference(GeluKind kind, double x) {
 
 }  // namespace
 
-TEST_CASE_TEMPLATE("GELU agrees with its formula in double, also in place", T, float, double, dtrain::bfloat16) {
+TEST_CASE_TEMPLATE("GELU agrees with its formula in double, also in place", T, float, double, dtrain::bfloat16,
+                   dtrain::float16) {
   for (const Index threads : {1, 2})
     for (const GeluKind kind : {GeluKind::tanh_approximation, GeluKind::erf})
       for (const Index width : {1, 63, 64, 131}) {

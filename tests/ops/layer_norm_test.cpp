@@ -31,7 +31,7 @@ Row moments(const Tensor<T>& x, Index r) {
 
 }  // namespace
 
-TEST_CASE_TEMPLATE("norms agree with their formulas in double", T, float, double, dtrain::bfloat16) {
+TEST_CASE_TEMPLATE("norms agree with their formulas in double", T, float, double, dtrain::bfloat16, dtrain::float16) {
   using A = Accumulator<T>;
   const double epsilon = 1e-3;
   for (const Index threads : {1, 2})

@@ -7,7 +7,7 @@
 using namespace dtrain;
 using test::Tensor;
 
-TEST_CASE_TEMPLATE("linear forward agrees with a sum in double", T, float, double, dtrain::bfloat16) {
+TEST_CASE_TEMPLATE("linear forward agrees with a sum in double", T, float, double, dtrain::bfloat16, dtrain::float16) {
   for (const Index threads : {1, 2}) {
     Host device({.threads = threads});
     const auto x = test::random_tensor<T>(1701, 19, 1, 3);

@@ -11,7 +11,7 @@ using namespace dtrain;
 using test::Tensor;
 
 TEST_CASE_TEMPLATE("the sum of squares is taken in double and does not depend on threads", T, float, double,
-                   dtrain::bfloat16) {
+                   dtrain::bfloat16, dtrain::float16) {
   Host one, two({.threads = 2});
   for (const Index count : {0, 1, 7, 4096, 4097, 100003}) {
     const auto values = test::random_tensor<T>(1, count, 1);
@@ -23,12 +23,12 @@ TEST_CASE_TEMPLATE("the sum of squares is taken in double and does not depend on
   }
 }
 
-TEST_CASE_TEMPLATE("one infinity or NaN anywhere is found", T, float, double, dtrain::bfloat16) {
+TEST_CASE_TEMPLATE("one infinity or NaN anywhere is found", T, float, double, dtrain::bfloat16, dtrain::float16) {
   for (const Index threads : {1, 2}) {
     Host device({.threads = threads});
     for (const Index count : {1, 15, 16, 140001}) {
       auto values = test::random_tensor<T>(1, count, 1);
-      values.elements.back() = static_cast<T>(3e38f);
+      values.elements.back() = static_cast<T>(std::same_as<T, float16> ? 65504.0f : 3e38f);
       CHECK(ops::all_finite(device, values.span()));
       for (const Index at : {Index{0}, count / 2, count - 1})
         for (const float bad : {std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity(),
@@ -43,7 +43,7 @@ TEST_CASE_TEMPLATE("one infinity or NaN anywhere is found", T, float, double, dt
   }
 }
 
-TEST_CASE_TEMPLATE("scale, add, accumulate and column sums", T, float, double, dtrain::bfloat16) {
+TEST_CASE_TEMPLATE("scale, add, accumulate and column sums", T, float, double, dtrain::bfloat16, dtrain::float16) {
   for (const Index threads : {1, 2}) {
     Host device({.threads = threads});
     const auto x = test::random_tensor<T>(1801, 77, 1, 3);

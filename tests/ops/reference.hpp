@@ -59,7 +59,7 @@ Tensor<T> random_tensor(Index rows, Index columns, std::uint64_t seed, Index pad
 /// A relative bound on rounding that suits sums of a few hundred terms.
 template <class T>
 constexpr double tolerance() {
-  return std::same_as<T, double> ? 1e-13 : std::same_as<T, float> ? 3e-6 : 2e-2;
+  return std::same_as<T, double> ? 1e-13 : std::same_as<T, float> ? 3e-6 : std::same_as<T, float16> ? 3e-3 : 2e-2;
 }
 
 /// Every element of `actual` equals reference(r, c) within `bound`, relative to the largest reference element.

@@ -10,7 +10,8 @@
 using namespace dtrain;
 using test::Tensor;
 
-TEST_CASE_TEMPLATE("pairs (i, i + D/2) turn by position * base^(-2i/D)", T, float, double, dtrain::bfloat16) {
+TEST_CASE_TEMPLATE("pairs (i, i + D/2) turn by position * base^(-2i/D)", T, float, double, dtrain::bfloat16,
+                   dtrain::float16) {
   for (const Index threads : {1, 2})
     for (const Index head_size : {2, 6, 16, 40}) {
       Host device({.threads = threads});

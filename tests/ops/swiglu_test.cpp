@@ -9,7 +9,7 @@
 using namespace dtrain;
 using test::Tensor;
 
-TEST_CASE_TEMPLATE("SwiGLU agrees with its formula in double", T, float, double, dtrain::bfloat16) {
+TEST_CASE_TEMPLATE("SwiGLU agrees with its formula in double", T, float, double, dtrain::bfloat16, dtrain::float16) {
   for (const Index threads : {1, 2})
     for (const Index width : {1, 64, 131}) {
       Host device({.threads = threads});

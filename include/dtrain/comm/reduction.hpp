@@ -24,7 +24,7 @@ constexpr std::string_view reduction_name(Reduction reduction) {
 
 namespace detail {
 
-/// The type a reduction over `T` runs in: float for bfloat16, so that 512 ones make 512 and not 256.
+/// The type a reduction over `T` runs in: float for the 16-bit types, so that 512 ones make 512 and not 256.
 template <class T>
 struct ReductionType {
   using type = T;
@@ -105,8 +105,8 @@ using ReduceFunction = void (*)(std::span<const std::byte* const> sources, Index
                                 Reduction reduction);
 
 /// Reduces elements [source_offset, source_offset + count) of all sources, ((s0 + s1) + s2) + ..., and writes the
-/// result at `destination_offset` of every destination. bfloat16 is summed in float and rounded once. A destination may
-/// be a source as long as the two offsets address the same memory. Offsets and count are in elements.
+/// result at `destination_offset` of every destination. 16-bit types are summed in float and rounded once. A
+/// destination may be a source as long as the two offsets address the same memory. Offsets and count are in elements.
 template <Reducible T>
 void reduce_elements(std::span<const std::byte* const> sources, Index source_offset,
                      std::span<std::byte* const> destinations, Index destination_offset, Index count,

@@ -1,4 +1,4 @@
-// The element types of tensors: float, double and bfloat16.
+// The element types of tensors: float, double, bfloat16 and float16.
 #pragma once
 
 #include <bit>
@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <string_view>
 #include <type_traits>
+
+#include "dtrain/core/float16.hpp"
 
 namespace dtrain {
 
@@ -42,11 +44,12 @@ static_assert(sizeof(bfloat16) == 2);
 
 /// An element type of tensors.
 template <class T>
-concept Scalar = std::same_as<T, float> || std::same_as<T, double> || std::same_as<T, bfloat16>;
+concept Scalar =
+    std::same_as<T, float> || std::same_as<T, double> || std::same_as<T, bfloat16> || std::same_as<T, float16>;
 
-/// The type sums over elements of `T` are kept in: wider than bfloat16, the type itself otherwise.
+/// The type sums over elements of `T` are kept in: float for the 16-bit types, the type itself otherwise.
 template <Scalar T>
-using Accumulator = std::conditional_t<std::same_as<T, bfloat16>, float, T>;
+using Accumulator = std::conditional_t<sizeof(T) == 2, float, T>;
 
 namespace detail {
 template <class T>
@@ -62,6 +65,10 @@ struct ScalarName<double> {
 template <>
 struct ScalarName<bfloat16> {
   static constexpr std::string_view value = "bfloat16";
+};
+template <>
+struct ScalarName<float16> {
+  static constexpr std::string_view value = "float16";
 };
 template <>
 struct ScalarName<std::int32_t> {

@@ -88,10 +88,7 @@ class FeatureArray {
     const auto inputs = detail::row_of(batch.inputs, row, features());
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       const double number = held ? part.inputs[static_cast<std::size_t>(sample * features()) + i] : 0.0;
-      if constexpr (std::same_as<T, bfloat16>)
-        inputs[i] = bfloat16(static_cast<float>(number));
-      else
-        inputs[i] = static_cast<T>(number);
+      inputs[i] = static_cast<T>(static_cast<Accumulator<T>>(number));
     }
     if (!batch.targets.empty())
       batch.targets[static_cast<std::size_t>(row)] =

@@ -154,8 +154,8 @@ void converted_product(Host& device, Accumulator<T> alpha, Matrix<const T> a, bo
 }  // namespace detail
 
 /// C = alpha op(A) op(B) + beta C. With beta = 0 the old contents of C, NaN included, have no effect. Views may have
-/// strides; C overlaps neither A nor B. The operands may be of another type, `T`, than C; bfloat16 is multiplied and
-/// summed as float and rounded once, to the type of C.
+/// strides; C overlaps neither A nor B. The operands may be of another type, `T`, than C; 16-bit types are multiplied
+/// and summed as float and rounded once, to the type of C.
 /// Throws Error when the sizes do not fit together.
 template <Scalar C, Scalar T = C>
 void product(Host& device, Accumulator<std::type_identity_t<T>> alpha, std::type_identity_t<Matrix<const T>> a,

@@ -27,7 +27,7 @@ inline constexpr std::array<Index, 7> conformance_counts = {0, 1, 2, 3, 17, 1000
 
 namespace detail {
 
-/// Element `index` of `rank`: exact in bfloat16, as is the sum over up to 20 ranks.
+/// Element `index` of `rank`: exact in bfloat16 and float16, as is the sum over up to 20 ranks.
 template <class T>
 T sample(int rank, Index index) {
   return static_cast<T>(static_cast<float>((Index{rank} * 3 + index * 7) % 13));
@@ -313,6 +313,7 @@ void check_communicator(C& communicator, Index largest = conformance_counts.back
   require(communicator.rank() >= 0 && communicator.rank() < communicator.size(), "a rank lies in [0, size)");
   check_collectives<float>(communicator, largest);
   check_collectives<bfloat16>(communicator, largest);
+  check_collectives<float16>(communicator, std::min<Index>(largest, 1000));
   check_collectives<double>(communicator, std::min<Index>(largest, 1000));
   check_collectives<std::int32_t>(communicator, std::min<Index>(largest, 1000));
   communicator.barrier().wait();

@@ -136,7 +136,7 @@ void accumulate(Host& device, ReadMatrix<T> from, Matrix<T> to) {
   add(device, from, ReadMatrix<T>(to), to);
 }
 
-/// to = from, converted: to bfloat16 by rounding to nearest even, otherwise as the language converts.
+/// to = from, converted: to a 16-bit type by rounding to nearest even, otherwise as the language converts.
 template <Scalar From, Scalar To>
 void cast(Host& device, std::span<const From> from, std::span<To> to) {
   detail::check_length("cast", "the source", from.size(), static_cast<Index>(to.size()));
