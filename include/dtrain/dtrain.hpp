@@ -72,6 +72,7 @@
 #include "dtrain/optim/adamw.hpp"
 #include "dtrain/optim/clip.hpp"
 #include "dtrain/optim/learning_rate.hpp"
+#include "dtrain/optim/loss_scaling.hpp"
 #include "dtrain/optim/optimizer.hpp"
 #include "dtrain/optim/schedule.hpp"
 #include "dtrain/optim/sgd.hpp"

@@ -50,7 +50,8 @@ StepReport some_report() {
           .counted_tokens = 100,
           .seconds = 1.0,
           .waiting_seconds = 0.5,
-          .skipped_so_far = 2};
+          .skipped_so_far = 2,
+          .loss_scale = 1024.0};
 }
 
 std::string refusal(const std::string& path) {
@@ -79,6 +80,7 @@ TEST_CASE("every step is one line with the numbers of its report, to the last di
     CHECK(line.at("learning_rate").get<double>() == 3e-4);
     CHECK(line.at("seconds").get<double>() == 1.0);
     CHECK(line.at("skipped") == 2);
+    CHECK(line.at("loss_scale") == 1024.0);
     // fault I4
     CHECK(line.at("tokens_per_second").get<double>() == 128.0);
     CHECK(line.at("compute_tokens_per_second").get<double>() == 256.0);

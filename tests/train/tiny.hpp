@@ -44,14 +44,19 @@ inline data::TokenArray counting_text(Index samples = 44, Index held_out = 0) {
   return {{.context = 6, .vocabulary = 11}, counting_samples(samples, 6, 11), counting_samples(held_out, 6, 11)};
 }
 
-/// Sets every element of this rank's parameters to `value(name, element of the whole tensor)`.
+/// Sets every element of this rank's parameters, and of its master weights, to `value(name, element of the whole
+/// tensor)`.
 template <class Trainer, class Value>
 void set_weights(Trainer& trainer, Value value) {
   auto& stage = trainer.program().stage();
   for (const parallel::LocalParameter& parameter : stage.map())
     parallel::for_each_element(parameter, [&](Index local, Index whole) {
-      auto& element = stage.parameters()[static_cast<std::size_t>(local)];
-      element = static_cast<std::remove_reference_t<decltype(element)>>(value(parameter.name, whole));
+      const auto at = static_cast<std::size_t>(local);
+      auto& element = stage.parameters()[at];
+      const auto wide =
+          static_cast<Accumulator<std::remove_reference_t<decltype(element)>>>(value(parameter.name, whole));
+      element = wide;
+      if constexpr (requires { trainer.optimizer_state().masters(); }) trainer.optimizer_state().masters()[at] = wide;
     });
 }
 

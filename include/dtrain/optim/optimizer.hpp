@@ -16,7 +16,8 @@ namespace dtrain::optim {
 /// of them, each as long as the parameters and zero before the first update. `state_names` names them in checkpoints.
 ///
 /// `update(device, parameters, gradients, state, learning_rate, gradient_scale, step, decay)`:
-/// - every gradient is multiplied by `gradient_scale` first (the clipping coefficient, see `clip.hpp`);
+/// - every gradient is multiplied by `gradient_scale` first (the clipping coefficient, with the loss scale divided
+///   out, see `clip.hpp`);
 /// - `step` counts updates from 1 and goes into bias corrections;
 /// - `decay` says whether these parameters take weight decay (a parameter's description decides, never its name).
 ///

@@ -73,15 +73,16 @@ class Program {
   /// mean loss over all counted targets of the global batch, reduced over all axes, not clipped.
   ///
   /// `feed(samples, inputs, targets)` fills the rows of a range of samples of the global batch; either span may be
-  /// empty. `step` separates the random numbers of one step from those of the next.
+  /// empty. `step` separates the random numbers of one step from those of the next. All gradients are multiplied by
+  /// `loss_scale`, those of activations included.
   template <class Feed>
-  BatchResult gradients(const BatchShape& shape, std::uint64_t step, Feed&& feed) {
+  BatchResult gradients(const BatchShape& shape, std::uint64_t step, Feed&& feed, double loss_scale = 1.0) {
     prepare(shape, true);
     stage_.device().fill(stage_.gradients(), Gradient(0.0f));
     reduction_.restart();
     load(shape, feed);
     const Index tokens = count_targets();
-    run(shape, training_, step, true, tokens > 0 ? 1.0 / static_cast<double>(tokens) : 0.0);
+    run(shape, training_, step, true, tokens > 0 ? loss_scale / static_cast<double>(tokens) : 0.0);
     reduction_.finish();
     return share_result(tokens);
   }

@@ -198,6 +198,7 @@ void record_rank(train::Rank<S, Host>& rank, const RunOptions& options, RankReco
   for (; now < options.steps; ++now) {
     record.reports.push_back(trainer.step(shape, feed));
     record.gradients.push_back(copy_of(stage.gradients()));
+    for (double& gradient : record.gradients.back()) gradient /= record.reports.back().loss_scale;
     record.weights.push_back(copy_of(stage.parameters()));
   }
   record.evaluation_loss = trainer.program().evaluate(shape, feed).loss();

@@ -91,6 +91,7 @@ class MetricsFile {
               .add("compute_tokens_per_second", report.compute_tokens_per_second())
               .add("seconds", report.seconds)
               .add("skipped", report.skipped_so_far)
+              .add("loss_scale", report.loss_scale)
               .finish());
   }
   /// The last line of a run.

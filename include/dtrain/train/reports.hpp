@@ -12,7 +12,7 @@ namespace dtrain::train {
 struct StepReport {
   Index step = 0;              ///< from 1
   double loss = 0.0;           ///< mean over the counted targets of the global batch
-  double gradient_norm = 0.0;  ///< global, before clipping
+  double gradient_norm = 0.0;  ///< global, before clipping, without the loss scale
   double learning_rate = 0.0;
   Index tokens = 0;              ///< of the global batch
   Index counted_tokens = 0;      ///< those with a target
@@ -20,6 +20,7 @@ struct StepReport {
   double waiting_seconds = 0.0;  ///< of that, spent waiting for data
   bool skipped = false;          ///< gradients were not finite, or nothing was counted: weights are unchanged
   Index skipped_so_far = 0;
+  double loss_scale = 1.0;  ///< that the gradients of this step were computed with
 
   /// Tokens per second of wall time, everything a user waits for included.
   [[nodiscard]] double tokens_per_second() const { return seconds > 0.0 ? static_cast<double>(tokens) / seconds : 0.0; }

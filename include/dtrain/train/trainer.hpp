@@ -14,6 +14,7 @@
 #include "dtrain/optim/adamw.hpp"
 #include "dtrain/optim/clip.hpp"
 #include "dtrain/optim/learning_rate.hpp"
+#include "dtrain/optim/loss_scaling.hpp"
 #include "dtrain/optim/training_clock.hpp"
 #include "dtrain/parallel/program.hpp"
 #include "dtrain/train/optimizer_state.hpp"
@@ -31,6 +32,8 @@ struct TrainerOptions {
   double clip = 1.0;
   /// Of initial weights, dropout and the order of the data.
   std::uint64_t seed = 1;
+  /// Unless it is set: dynamic for float16, none for other types.
+  std::optional<optim::LossScaling> loss_scaling{};
 };
 
 /// One rank's part in training `Model` under `S`, in the numbers of `Format`: a scalar
@@ -63,12 +66,18 @@ class Trainer {
   [[nodiscard]] RankType& rank() { return rank_; }
   [[nodiscard]] OptimizerState<Optimizer, Format, Device>& optimizer_state() { return optimizer_; }
 
-  /// Updates made and skipped so far, and the next sample of the data: what a run resumes from, with the weights.
+  /// Updates made and skipped so far, the next sample of the data and the loss scale: what a run resumes from, with the
+  /// weights and the optimizer's state.
   [[nodiscard]] const optim::TrainingClock& clock() const { return clock_; }
   [[nodiscard]] data::Position position() const { return position_; }
+  [[nodiscard]] const optim::LossScale& loss_scale() const { return loss_scale_; }
   void resume(optim::TrainingClock clock, data::Position position) {
     clock_ = clock;
     position_ = position;
+  }
+  void resume(optim::TrainingClock clock, data::Position position, const optim::LossScale& loss_scale) {
+    resume(clock, position);
+    loss_scale_ = loss_scale;
   }
 
   /// Bytes of this rank by kind, the optimizer's state among them.
@@ -84,7 +93,7 @@ class Trainer {
   /// One training step on a batch of the caller's: forward, backward, reduction, clipping, update.
   /// `feed(samples, inputs, targets)` fills the rows of a range of samples of the global batch; either span may be
   /// empty. Throws NumericalError, on every rank, when the loss is not a finite number; gradients that are not finite
-  /// skip the update on all ranks.
+  /// skip the update on all ranks, and lower a dynamic loss scale.
   template <class Feed>
   StepReport step(const parallel::BatchShape& shape, Feed&& feed) {
     return step_at(options_.learning_rate, shape, feed);
@@ -143,6 +152,9 @@ class Trainer {
 
   static Options checked(Options options) {
     optim::validate(options.optimizer);
+    if (!options.loss_scaling)
+      options.loss_scaling = std::is_same_v<T, float16> ? optim::LossScaling{} : optim::LossScaling::fixed(1.0);
+    options.loss_scaling->validate();
     if (!(options.clip >= 0.0))
       throw ConfigurationError(concatenate("dtrain: gradients cannot be clipped to a norm of ", options.clip,
                                            "; give a number of at least 0, where 0 turns clipping off."));
@@ -160,12 +172,14 @@ class Trainer {
     };
     StepReport report{.step = clock_.attempts() + 1,
                       .learning_rate = rate(clock_.schedule_step()),
-                      .tokens = shape.samples * shape.context};
-    const auto result = program_.gradients(shape, static_cast<std::uint64_t>(clock_.attempts()), timed);
+                      .tokens = shape.samples * shape.context,
+                      .loss_scale = loss_scale_.scale};
+    const auto result =
+        program_.gradients(shape, static_cast<std::uint64_t>(clock_.attempts()), timed, report.loss_scale);
     report.loss = result.loss();
     report.counted_tokens = result.tokens;
     require_finite(report);
-    report.gradient_norm = program_.gradient_norm();
+    report.gradient_norm = program_.gradient_norm() / report.loss_scale;
     update(report);
     report.seconds = seconds_since(begin);
     report.waiting_seconds = waited;
@@ -238,13 +252,14 @@ class Trainer {
   }
 
   void update(StepReport& report) {
-    const optim::ClipVerdict verdict = optim::clip_coefficient(report.gradient_norm, options_.clip);
+    const optim::ClipVerdict verdict = optim::clip_coefficient(report.gradient_norm, options_.clip, report.loss_scale);
     // A batch without a counted token has no gradient: decay alone would still move the weights.
     report.skipped = verdict.skip || report.counted_tokens == 0;
     if (!report.skipped)
       optimizer_.update(options_.optimizer, program_.stage().parameters(), program_.stage().gradients(),
                         report.learning_rate, verdict.coefficient, clock_.optimizer_step());
     clock_.advance(!report.skipped);
+    if (report.counted_tokens > 0) loss_scale_ = loss_scale_.after(verdict.skip, *options_.loss_scaling);
     report.skipped_so_far = clock_.skipped;
   }
 
@@ -253,6 +268,7 @@ class Trainer {
   Program program_;
   OptimizerState<Optimizer, Format, Device> optimizer_;
   optim::TrainingClock clock_{};
+  optim::LossScale loss_scale_ = optim::LossScale::start(*options_.loss_scaling);
   data::Position position_{};
 };
 
