@@ -4,14 +4,15 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
-#include <optional>
 #include <span>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "dtrain/parallel/batch_shape.hpp"
 #include "dtrain/parallel/gradient_reduction.hpp"
 #include "dtrain/parallel/mesh.hpp"
+#include "dtrain/parallel/pending_messages.hpp"
 #include "dtrain/parallel/schedule_soundness.hpp"
 #include "dtrain/parallel/stage.hpp"
 #include "dtrain/parallel/stages.hpp"
@@ -142,6 +143,11 @@ class Program {
   }
 
  private:
+  using PipelineHandle =
+      typename std::remove_cvref_t<decltype(std::declval<AxisCommunicators<S, C>&>().pipeline())>::Handle;
+  // With one stage there are none.
+  struct NoMessages {};
+
   // With seeds of their own, ranks start from different copies of the weights and train them silently apart.
   [[gnu::cold]] void verify_seed(std::uint64_t seed) {
     if constexpr (S::static_ranks > 1 || S::has_dynamic) {
@@ -198,18 +204,21 @@ class Program {
     loss_ = {};
     const auto& actions = table_of(tables).actions;
     int backwards_left = shape.micro_batches;
-    for (std::size_t at = 0; at < actions.size(); at = schedule::group_end(actions, at)) {
-      const schedule::Action& action = actions[at];
-      if (!schedule::is_compute(action.kind)) {
-        if constexpr (stages > 1)
-          exchange(shape, std::span(actions).subspan(at, schedule::group_end(actions, at) - at));
-      } else if (action.kind == schedule::ActionKind::forward) {
+    std::conditional_t<(stages > 1), PendingMessages<PipelineHandle>, NoMessages> pending;
+    for (const schedule::Action& action : actions) {
+      if (schedule::is_message(action.kind)) {
+        if constexpr (stages > 1) pending.keep(action, post(shape, action));
+        continue;
+      }
+      if constexpr (stages > 1) pending.before(action);
+      if (action.kind == schedule::ActionKind::forward) {
         forward(shape, action, step, training);
       } else if (action.kind != schedule::ActionKind::backward_weight) {
         // Both parts run with the first.
         backward(shape, action, step, scale, --backwards_left == 0);
       }
     }
+    if constexpr (stages > 1) pending.finish();
   }
 
   [[nodiscard]] Index rows_of(const BatchShape& shape) const {
@@ -247,16 +256,6 @@ class Program {
     });
   }
 
-  // Posts all messages of a group, then waits for all: a send completes only when its receive is posted.
-  void exchange(const BatchShape& shape, std::span<const schedule::Action> group) {
-    using Handle = typename std::remove_cvref_t<decltype(axes_.pipeline())>::Handle;
-    std::array<std::optional<Handle>, 8> handles;
-    for (std::size_t i = 0; i < group.size(); i += handles.size()) {
-      const auto part = group.subspan(i, std::min(handles.size(), group.size() - i));
-      for (std::size_t j = 0; j < part.size(); ++j) handles[j].emplace(post(shape, part[j]));
-      for (std::size_t j = 0; j < part.size(); ++j) handles[j]->wait();
-    }
-  }
   [[nodiscard]] auto post(const BatchShape& shape, const schedule::Action& action) {
     const auto batch = batch_of(shape, action.micro_batch, true, 0);
     const int peer = schedule::partner_of(S::Pipeline::pipeline, action.kind, {stage_index(), action.chunk}).stage;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "dtrain/core/error.hpp"
@@ -34,6 +35,12 @@ struct Costs {
   }
 };
 
+/// When a stage waits for the messages it has posted. `in_groups`: for those of a group before its next row, the
+/// strictest way, in which tables are judged. `at_use`: a computation waits for the value it reads, and for the last
+/// value that was sent from where it writes, which is how a program runs them (`PendingMessages`). What finishes in
+/// groups finishes at use: each wait is for a message of an earlier group, which in groups is over by then.
+enum class Waiting : unsigned char { in_groups, at_use };
+
 /// Plays tables against each other: a computation takes its cost, an exchange takes no time but waits.
 ///
 /// A group of communications is posted whole when its stage reaches it, and completes when, for each of its rows, the
@@ -42,8 +49,9 @@ struct Costs {
 /// sends, stand still: `finished()` is then false and `waiting_row` tells where each stage stands.
 class Replay {
  public:
-  constexpr explicit Replay(std::span<const Table> tables, const Costs& costs = {})
-      : costs_(costs), stages_(static_cast<int>(tables.size())) {
+  constexpr explicit Replay(std::span<const Table> tables, const Costs& costs = {},
+                            Waiting waiting = Waiting::in_groups)
+      : costs_(costs), waiting_(waiting), stages_(static_cast<int>(tables.size())) {
     standing_.resize(tables.size());
     const VirtualPipeline pipeline = pipeline_of(tables);
     int rows = 0;
@@ -61,6 +69,10 @@ class Replay {
     matches_.resize(static_cast<std::size_t>(rows), nobody);
     begins_.resize(static_cast<std::size_t>(rows), 0.0);
     pair_up();
+    if (waiting == Waiting::at_use) {
+      needs_.resize(static_cast<std::size_t>(rows));
+      for (const Table& table : tables) find_needs(table, at(static_cast<int>(&table - tables.data())).first);
+    }
     play();
   }
 
@@ -73,11 +85,12 @@ class Replay {
   [[nodiscard]] constexpr bool finished(int stage) const { return at(stage).row == at(stage).rows; }
   /// The time a stage needed up to where it stands.
   [[nodiscard]] constexpr double clock(int stage) const { return at(stage).clock; }
-  /// When a row that was reached began: for communications, when its group was posted.
+  /// When a row that was reached began: for communications, when they were posted.
   [[nodiscard]] constexpr double begin_of(int stage, int row) const {
     return begins_[static_cast<std::size_t>(at(stage).first + row)];
   }
-  /// The first row of a standing stage whose partner has not come. Only for a stage that has not finished.
+  /// The first row of a standing stage whose partner has not come. Only for a stage that has not finished, and for
+  /// waiting in groups.
   [[nodiscard]] constexpr int waiting_row(int stage) const {
     const Standing& here = at(stage);
     for (int row = here.row; row < here.posted; ++row) {
@@ -98,6 +111,13 @@ class Replay {
     int posted = 0;  // and has posted the rows before this one
     bool woken = true;
     double clock = 0;
+  };
+
+  // The messages that must be over before a computation begins: the value it reads, and the last one that was sent from
+  // where it writes. Rows of the same stage.
+  struct Needs {
+    int received = nobody;
+    int sent = nobody;
   };
 
   constexpr const Standing& at(int stage) const { return standing_[static_cast<std::size_t>(stage)]; }
@@ -140,8 +160,58 @@ class Replay {
     }
   }
 
+  constexpr void find_needs(const Table& table, int first) {
+    std::vector<int> first_slots(table.slots.size(), 0);  // of each chunk, where slots of all chunks are counted
+    int slots = 0;
+    for (std::size_t chunk = 0; chunk < table.slots.size(); ++chunk) {
+      first_slots[chunk] = slots;
+      slots += table.slots[chunk];
+    }
+    // Of each slot: the row that receives into it, or sends out of it, in the forward and in the backward pass.
+    std::vector<Needs> messages(static_cast<std::size_t>(2 * slots));
+    for (std::size_t row = 0; row < table.actions.size(); ++row) {
+      const Action& action = table.actions[row];
+      const int slot = first_slots[static_cast<std::size_t>(action.chunk)] + action.slot;
+      const bool forward = action.kind == ActionKind::forward || action.kind == ActionKind::send_forward ||
+                           action.kind == ActionKind::receive_forward;
+      Needs& of_pass = messages[static_cast<std::size_t>(2 * slot + (forward ? 0 : 1))];
+      if (is_receive(action.kind)) of_pass.received = static_cast<int>(row);
+      if (is_send(action.kind)) of_pass.sent = static_cast<int>(row);
+      if (is_compute(action.kind) && action.kind != ActionKind::backward_weight)
+        needs_[static_cast<std::size_t>(first) + row] = std::exchange(of_pass, Needs{});
+    }
+  }
+  // When the message of a row of `here` was over; less than 0 if its other side has not been posted.
+  constexpr double over(const Standing& here, int row) const {
+    const int other = matches_[static_cast<std::size_t>(here.first + row)];
+    if (other == nobody) return -1;
+    const Standing& there = at(partners_[static_cast<std::size_t>(here.first + row)]);
+    return other < there.posted ? begins_[static_cast<std::size_t>(there.first + other)] : -1;
+  }
+
+  constexpr void advance_at_use(int stage, Standing* standing) {
+    Standing& here = standing[stage];
+    while (here.row < here.rows) {
+      const ActionKind kind = here.actions[here.row].kind;
+      const Needs& needs = needs_[static_cast<std::size_t>(here.first + here.row)];
+      for (const int row : {needs.received, needs.sent}) {
+        if (row == nobody) continue;
+        const double time = over(here, row);
+        if (time < 0) return;
+        here.clock = std::max(here.clock, time);
+      }
+      begins_[static_cast<std::size_t>(here.first + here.row)] = here.clock;
+      here.clock += costs_.of(kind);
+      here.posted = ++here.row;
+      if (!is_message(kind)) continue;
+      standing[(stage + 1) % stages_].woken = true;
+      standing[(stage + stages_ - 1) % stages_].woken = true;
+    }
+  }
+
   // Takes one stage as far as it gets.
   constexpr void advance(int stage, Standing* standing) {
+    if (waiting_ == Waiting::at_use) return advance_at_use(stage, standing);
     Standing& here = standing[stage];
     const int* const match = matches_.data();
     double* const begin = begins_.data();
@@ -173,17 +243,20 @@ class Replay {
   }
 
   Costs costs_;
+  Waiting waiting_;
   int stages_;
   std::vector<Standing> standing_;
   std::vector<int> partners_;
   std::vector<int> matches_;
   std::vector<double> begins_;
+  std::vector<Needs> needs_;
 };
 
 /// The idle share of the stages' time, 1 - busy / (stages x time of the slowest), when computations cost what is given
-/// on every chunk and exchanges cost nothing. Throws ConfigurationError for tables that never finish.
+/// on every chunk, exchanges cost nothing and messages are waited for at use. Throws ConfigurationError for tables that
+/// never finish.
 constexpr double bubble_of(std::span<const Table> tables, const Costs& costs = {}) {
-  const Replay replay(tables, costs);
+  const Replay replay(tables, costs, Waiting::at_use);
   if (!replay.finished()) throw ConfigurationError("dtrain: tables that never finish have no bubble; judge them first");
   double busy = 0;
   double longest = 0;
