@@ -126,6 +126,7 @@
 #include "dtrain/testing/equivalence.hpp"
 #include "dtrain/testing/gradient_check.hpp"
 #include "dtrain/testing/layer_conformance.hpp"
+#include "dtrain/testing/precision_comparison.hpp"
 #include "dtrain/testing/recorded_run.hpp"
 #include "dtrain/testing/schedule_conformance.hpp"
 #include "dtrain/testing/unit_run.hpp"

@@ -1,4 +1,4 @@
-// float16: the 16-bit floating-point number of IEEE 754, with conversions that compilers turn into SIMD code.
+// The 16-bit floating-point number of IEEE 754, with conversions that compilers turn into SIMD code.
 #pragma once
 
 #include <bit>

@@ -105,7 +105,7 @@ void fill_batch(const RunOptions& options, Index classes, int step, Range sample
     if constexpr (std::is_same_v<Input, std::int32_t>)
       inputs[i] = static_cast<std::int32_t>(drawn_inputs.bits(element) % static_cast<std::uint32_t>(classes));
     else
-      inputs[i] = static_cast<Input>(drawn_inputs.normal(element));
+      inputs[i] = static_cast<Input>(static_cast<Accumulator<Input>>(drawn_inputs.normal(element)));
   }
   for (std::size_t row = 0; row < targets.size(); ++row) {
     const Index sample = samples.begin + static_cast<Index>(row) / options.context;
