@@ -118,4 +118,18 @@ TEST_CASE("float16 is scaled unless told otherwise, and a run goes on with the s
   });
 }
 
+namespace dt = dtrain;
+using Model = TinyMlp;
+using Strategy = Serial;
+
+TEST_CASE("the guide's trainer in float16") {
+  run_ranks<Serial>([](auto& rank) {
+    // [snippet scaling]
+    dt::Trainer<Model, Strategy, dt::AdamW, dt::float16> trainer(
+        rank, {.learning_rate = 1e-3, .loss_scaling = dt::LossScaling{.initial = 4096.0, .growth_interval = 500}});
+    // [end snippet]
+    CHECK(trainer.step(trainer.batch_shape(4, 1), feed_from(2)).loss_scale == 4096.0);
+  });
+}
+
 }  // namespace

@@ -30,4 +30,25 @@ TEST_CASE("a GPT learns in float16 with a scaled loss, and with gradients in bfl
   check_learning<TinyGpt, Serial, Precision<dtrain::bfloat16, dtrain::bfloat16>>();
 }
 
+namespace dt = dtrain;
+using Model = TinyGpt;
+using Strategy = Data2;
+
+TEST_CASE("the guide's trainers") {
+  run_ranks<Data2>(
+      [](auto& rank) {
+        const auto text = counting_text();
+        // [snippet formats]
+        // Parameters and activations in bfloat16, gradients of parameters and everything that is updated in float:
+        dt::Trainer<Model, Strategy, dt::AdamW, dt::bfloat16> trainer(rank, {.learning_rate = 1e-3});
+        // The same with gradients of parameters in bfloat16 too:
+        using Narrow = dt::Precision<dt::bfloat16, dt::bfloat16>;
+        dt::Trainer<Model, Strategy, dt::AdamW, Narrow> narrow(rank, {.learning_rate = 1e-3});
+        // [end snippet]
+        const FitOptions two{.steps = 2, .batch = 4};
+        CHECK(trainer.fit(text, two).loss == doctest::Approx(narrow.fit(text, two).loss).epsilon(1e-3));
+      },
+      {.threads_per_rank = 1});
+}
+
 }  // namespace
