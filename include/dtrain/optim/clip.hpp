@@ -2,33 +2,8 @@
 #pragma once
 
 #include <cmath>
-#include <span>
-
-#include "dtrain/ops/host/reduce.hpp"
 
 namespace dtrain::optim {
-
-/// Σ g² of one rank's share of the gradients, in double. Shares are combined by adding `squares` (one all-reduce of
-/// one number over all axes), after which `norm()` is the global L2 norm on every rank.
-///
-/// Each logical element must be counted once in the whole mesh: a gradient that several ranks hold alike (replicated
-/// over the tensor axis, a copy of a tied weight, a data-parallel replica) is counted by one of them and added with
-/// `counted = false` by the rest.
-struct GradientNorm {
-  double squares = 0;
-
-  template <class T, class Device>
-  void add(Device& device, std::span<const T> gradient, bool counted = true) {
-    if (counted) squares += ops::sum_of_squares(device, gradient);
-  }
-
-  GradientNorm& operator+=(const GradientNorm& other) {
-    squares += other.squares;
-    return *this;
-  }
-
-  [[nodiscard]] double norm() const { return std::sqrt(squares); }
-};
 
 /// What to do with the gradients of a step.
 struct ClipVerdict {
