@@ -89,6 +89,7 @@
 #include "dtrain/parallel/lowered_model.hpp"
 #include "dtrain/parallel/mesh.hpp"
 #include "dtrain/parallel/parameter_map.hpp"
+#include "dtrain/parallel/parameter_name.hpp"
 #include "dtrain/parallel/partition.hpp"
 #include "dtrain/parallel/pending_messages.hpp"
 #include "dtrain/parallel/policies.hpp"

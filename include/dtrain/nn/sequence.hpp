@@ -185,7 +185,7 @@ struct ElementOf<Repeat<Count, Block>, Name, Index> {
   using type = ElementList<Element<Joined<Name, Index>::text, true, Count, nodes>>;
 };
 template <HasName L, class Base, class Index>
-struct ElementOf<L, Base, Index> : ElementOf<typename L::NamedLayer, Path<L::name>, EmptyPath> {};
+struct ElementOf<L, Base, Index> : ElementOf<typename L::NamedLayer, Joined<Base, Path<L::name>>, EmptyPath> {};
 
 template <class Indices, class... Layers>
 struct ElementsOf;

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "dtrain/core/text.hpp"
+#include "dtrain/parallel/parameter_name.hpp"
 #include "dtrain/parallel/unit.hpp"
 
 namespace dtrain::parallel {
@@ -291,26 +292,35 @@ class LoweredElements<nn::ElementList<Elements...>, Tensor, T, Options> {
       return (0 + ... + UnitOf<static_cast<int>(E)>::parameter_count);
     }(std::make_index_sequence<static_cast<std::size_t>(elements)>{});
   }();
-  // Two elements that hold parameters of one name. Names are compared by their hashes, which start a parameter too.
+  // Two elements that hold parameters of one name. Names in which no index stands for many are compared by hashes.
   static constexpr std::pair<int, int> same_names = [] {
-    std::array<std::pair<std::uint64_t, int>, static_cast<std::size_t>(parameter_count)> names{};
-    std::size_t at = 0;
+    std::array<std::pair<ParameterName, int>, static_cast<std::size_t>(parameter_count)> names{};
+    std::array<std::pair<std::uint64_t, int>, static_cast<std::size_t>(parameter_count)> hashes{};
+    std::size_t count = 0;
     const auto add = [&]<std::size_t E>(std::integral_constant<std::size_t, E>) {
       using U = UnitOf<static_cast<int>(E)>;
-      std::uint64_t base = hash_name("");
-      if (table[E].repeated) base = hash_name(".0.", hash_name(element_name<static_cast<int>(E)>));
-      for (const UnitParameter& described : U::parameters)
-        if (!described.tied())
-          names[at++] = {hash_name(described.parameter.name,
-                                   hash_name(".", hash_name(U::paths[static_cast<std::size_t>(described.node)], base))),
-                         static_cast<int>(E)};
+      constexpr bool repeated = table[E].repeated;
+      for (const UnitParameter& described : U::parameters) {
+        if (described.tied()) continue;
+        const ParameterName name{.element = repeated ? element_name<static_cast<int>(E)> : std::string_view{},
+                                 .count = repeated ? table[E].count : 0,
+                                 .path = U::paths[static_cast<std::size_t>(described.node)],
+                                 .parameter = described.parameter.name};
+        const std::uint64_t base = hash_name(".", hash_name(name.path, hash_name(".", hash_name(name.element))));
+        hashes[count] = {hash_name(name.parameter, base), static_cast<int>(E)};
+        names[count++] = {name, static_cast<int>(E)};
+      }
     };
     [&]<std::size_t... E>(std::index_sequence<E...>) {
       (add(std::integral_constant<std::size_t, E>{}), ...);
     }(std::make_index_sequence<static_cast<std::size_t>(elements)>{});
-    std::sort(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(at));
-    for (std::size_t i = 1; i < at; ++i)
-      if (names[i - 1].first == names[i].first) return std::pair{names[i - 1].second, names[i].second};
+    for (std::size_t i = 0; i < count; ++i)
+      for (std::size_t j = 0; j < count && names[i].first.count > 0; ++j)
+        if (names[i].second != names[j].second && share_a_name(names[i].first, names[j].first))
+          return std::pair{std::min(names[i].second, names[j].second), std::max(names[i].second, names[j].second)};
+    std::sort(hashes.begin(), hashes.begin() + static_cast<std::ptrdiff_t>(count));
+    for (std::size_t i = 1; i < count; ++i)
+      if (hashes[i - 1].first == hashes[i].first) return std::pair{hashes[i - 1].second, hashes[i].second};
     return std::pair{-1, -1};
   }();
 

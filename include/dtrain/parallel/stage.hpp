@@ -321,8 +321,8 @@ class Stage {
   }
   template <class U>
   static std::string name_of(const UnitParameter& described, int unit) {
-    return concatenate(Lowered::unit_prefix(unit), U::paths[static_cast<std::size_t>(described.node)], ".",
-                       described.parameter.name);
+    return whole_name(Lowered::unit_prefix(unit), U::paths[static_cast<std::size_t>(described.node)],
+                      described.parameter.name);
   }
 
   Device& device_;

@@ -355,7 +355,11 @@ class Unit<nn::NodeList<Nodes...>, Tensor, Entering, EnteringFeatures, T, Option
     if constexpr (rule.kind == NodeTraits::Kind::join)
       detail::require_residual_width<rules[fork_of(I)].whole_in, rule.whole_in>();
     if constexpr (nn::Layer<L>) {
-      if constexpr (nn::takes_tokens<L>) detail::require_tokens_first<rule.parts, L>();
+      if constexpr (nn::takes_tokens<L>) {
+        constexpr bool begins_branch = I > 0 && rules[I > 0 ? I - 1 : 0].kind == NodeTraits::Kind::fork;
+        detail::require_branch_of_features<L, begins_branch>();
+        if constexpr (!begins_branch) detail::require_tokens_first<rule.parts, L>();
+      }
       detail::require_width<rule.whole_before, rule.whole_in, L>();
       if constexpr (ChecksItself<L, Tensor, rules[I].rule>) L::template check<Tensor, rules[I].rule>();
     }

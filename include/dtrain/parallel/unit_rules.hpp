@@ -76,6 +76,10 @@ concept WidthsMatch = Before == Takes;
 template <Index PartsBefore, class L>
 concept TokensComeFirst = PartsBefore == 0;
 
+/// Layer `L`, which reads tokens, does not begin a residual branch, whose result would be added to token ids.
+template <class L, bool BeginsBranch>
+concept BranchReadsFeatures = !BeginsBranch;
+
 /// A residual branch gives the width that it is added to.
 template <Index Before, Index Gives>
 concept ResidualKeepsWidth = Before == Gives;
@@ -209,6 +213,11 @@ consteval void require_shares_side_by_side() {
 template <Index Before, Index Gives>
 consteval void require_residual_width() {
   static_assert(ResidualKeepsWidth<Before, Gives>, "dtrain: a residual branch does not give the width that it adds to");
+}
+template <class L, bool BeginsBranch>
+consteval void require_branch_of_features() {
+  static_assert(BranchReadsFeatures<L, BeginsBranch>,
+                "dtrain: a residual branch begins with a layer that reads tokens, to which nothing can be added");
 }
 template <Index PartsBefore, class L>
 consteval void require_tokens_first() {

@@ -50,7 +50,7 @@ class UnitRun {
         constants_(static_cast<std::size_t>(Unit::constants_size(shape.context))) {
     for (const parallel::UnitParameter& described : Unit::parameters) {
       std::string name =
-          concatenate(Unit::paths[static_cast<std::size_t>(described.node)], ".", described.parameter.name);
+          parallel::whole_name("", Unit::paths[static_cast<std::size_t>(described.node)], described.parameter.name);
       map_.push_back(parallel::locate_parameter(described.parameter, std::move(name), 0, described.offset, 1, 0));
       parallel::initialize(map_.back(), shape.seed, std::span(parameters_));
       const RandomStream noise(shape.seed, hash_name("noise", hash_name(map_.back().name)));
