@@ -179,6 +179,29 @@ TEST_CASE("ranks that were given different seeds are refused before they train a
   CHECK(sentence == "dtrain: the seed is 3 on rank 0 and 4 on rank 1; give all ranks the same.");
 }
 
+TEST_CASE("ranks that were given batches of different shapes all refuse them, and nothing moves") {
+  using Shape = parallel::BatchShape;
+  const auto refusals = [](Shape first, Shape second) {
+    std::vector<std::string> sentences(2);
+    run_ranks<Data2>([&](auto& rank) {
+      train::Trainer<TinyMlp, Data2> trainer(rank);
+      const auto before = copy_of(trainer.program().stage().parameters());
+      sentences[static_cast<std::size_t>(rank.index())] =
+          sentence_of<ConfigurationError>([&] { trainer.step(rank.is_first() ? first : second, constant_feed(1.0f)); });
+      CHECK((copy_of(trainer.program().stage().parameters()) == before) == !(first == second));
+      CHECK((trainer.clock() == optim::TrainingClock{}) == !(first == second));
+    });
+    CHECK(sentences[0] == sentences[1]);
+    return sentences[0];
+  };
+  CHECK(refusals({.samples = 4}, {.samples = 8}) ==
+        "dtrain: rank 0 was given a batch of 4 samples of 1 tokens in 1 micro-batches, rank 1 one of 8 samples of 1 "
+        "tokens in 1 micro-batches; give all ranks the same.");
+  CHECK(refusals({.samples = 4}, {.samples = 4, .micro_batches = 2}).find("in 2 micro-batches") != std::string::npos);
+  CHECK(refusals({.samples = 4, .context = 2}, {.samples = 8}).find("4 samples of 2 tokens") != std::string::npos);
+  CHECK(refusals({.samples = 8}, {.samples = 8}) == "(nothing thrown)");
+}
+
 TEST_CASE("ranks with an uneven number of batches end with an error that names the one that is missing") {
   // fault F11
   const auto begin = std::chrono::steady_clock::now();

@@ -3,7 +3,10 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -132,6 +135,26 @@ TEST_CASE("gradient descent moves every weight against its gradient") {
   });
 }
 
+TEST_CASE("the guide's trainer") {
+  namespace dt = dtrain;
+  using Model = TinyMlp;
+  using Strategy = dt::Serial;
+  run_one([](auto& rank) {
+    // [snippet options]
+    dt::Trainer<Model, Strategy, dt::Sgd, double> trainer(
+        rank, {.learning_rate = dt::WarmupStableDecay{.peak = 0.1, .warmup = 2, .annealing_steps = 3},
+               .optimizer = {.momentum = 0.9, .nesterov = true, .weight_decay = 1e-4},
+               .clip = 0.5,
+               .seed = 3});
+    // [end snippet]
+    const auto rates = rates_of(trainer, 8);
+    CHECK(rates.front() == 0.0);
+    CHECK(rates[2] == 0.1);
+    CHECK(rates[5] == 0.1);
+    CHECK(rates[7] < 0.1);
+  });
+}
+
 TEST_CASE("clipping scales the update by the global norm, which is reported as it was") {
   run_one([](auto& rank) {
     const auto moved = [&](double clip) {
@@ -177,8 +200,33 @@ TEST_CASE("what cannot be trained is refused before anything is allocated or mov
           "multiple of 2.");
     const data::FeatureArray wide({.features = 3, .classes = 2}, {.inputs = {1, 2, 3}, .targets = {1}});
     CHECK(run(wide, {.steps = 1, .batch = 4}) == "dtrain: the data has 3 features per sample, but the model takes 2.");
+    CHECK(sentence_of<ConfigurationError>([&] { trainer.step(signs(), trainer.batch_shape(4, 2)); }) ==
+          "dtrain: the batch has a context of 2, but a sample of the data 1 row; make the shape by "
+          "batch_shape(samples, 1).");
+    CHECK(sentence_of<ConfigurationError>([&] {
+            trainer.evaluate(signs(), trainer.batch_shape(4, 2));
+          }).find("a context of 2") != std::string::npos);
     CHECK(rank.device().live_bytes() == bytes);
     CHECK(trainer.clock() == optim::TrainingClock{});
+  });
+}
+
+TEST_CASE("logits that the model does not have are refused") {
+  run_one([](auto& rank) {
+    train::Trainer<TinyMlp, Serial, AdamW, double> trainer(rank);
+    std::vector<double> two(2);
+    const auto logits = [&](Index context, Index row, std::span<double> result) {
+      trainer.program().logits(context, row, [](std::span<double> x) { std::fill(x.begin(), x.end(), 1.0); }, result);
+    };
+    CHECK(sentence_of<ConfigurationError>([&] { logits(0, 0, two); }) ==
+          "dtrain: logits were asked for with a context of 0 rows; the model takes at least 1.");
+    CHECK(sentence_of<ConfigurationError>([&] { logits(3, 3, two); }) ==
+          "dtrain: the logits of row 3 were asked for, but a sample of 3 rows has the rows 0 to 2.");
+    CHECK(sentence_of<ConfigurationError>([&] { logits(3, -1, two); }).find("row -1") != std::string::npos);
+    CHECK(sentence_of<Error>([&] { logits(1, 0, std::span(two).first(1)); }) ==
+          "dtrain: the logits of 2 classes do not fit into 1 elements.");
+    logits(3, 2, two);
+    CHECK(two[0] != two[1]);
   });
 }
 

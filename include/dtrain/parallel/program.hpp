@@ -1,10 +1,12 @@
 // The program that one rank runs: a model lowered by a strategy, executed by the tables of its schedule.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -75,7 +77,8 @@ class Program {
   ///
   /// `feed(samples, inputs, targets)` fills the rows of a range of samples of the global batch; either span may be
   /// empty. `step` separates the random numbers of one step from those of the next. All gradients are multiplied by
-  /// `loss_scale`, those of activations included.
+  /// `loss_scale`, those of activations included. Throws ConfigurationError, on every rank, when ranks were given
+  /// different shapes that exchange the same messages.
   template <class Feed>
   BatchResult gradients(const BatchShape& shape, std::uint64_t step, Feed&& feed, double loss_scale = 1.0) {
     prepare(shape, true);
@@ -85,7 +88,7 @@ class Program {
     const Index tokens = count_targets();
     run(shape, training_, step, true, tokens > 0 ? loss_scale / static_cast<double>(tokens) : 0.0);
     reduction_.finish();
-    return share_result(tokens);
+    return share_result(shape, tokens);
   }
 
   /// Loss of a global batch, without gradients and without dropout.
@@ -95,13 +98,14 @@ class Program {
     load(shape, feed);
     const Index tokens = count_targets();
     run(shape, evaluation_, 0, false, 0.0);
-    return share_result(tokens);
+    return share_result(shape, tokens);
   }
 
-  /// The logits of one row of one sample of `tokens` (or features), the same on all ranks: `result` holds one element
-  /// per class.
+  /// The logits of one row of one sample of `context` rows, the same on all ranks: `feed(inputs)` fills the sample,
+  /// `result` holds one element per class. Throws ConfigurationError for a row that the sample does not have.
   template <class Feed>
   void logits(Index context, Index row, Feed&& feed, std::span<T> result) {
+    check_logits(context, row, result.size());
     const int data = axes_.mesh().batch_share().size;
     const BatchShape shape{.samples = data, .context = context, .micro_batches = 1};
     prepare(shape, false);
@@ -158,6 +162,18 @@ class Program {
           throw ConfigurationError(concatenate("dtrain: the seed is ", seeds[0], " on rank 0 and ", seeds[rank],
                                                " on rank ", rank, "; give all ranks the same."));
     }
+  }
+
+  [[gnu::cold]] static void check_logits(Index context, Index row, std::size_t room) {
+    if (context < 1 || (Lowered::max_context > 0 && context > Lowered::max_context))
+      throw ConfigurationError(concatenate(
+          "dtrain: logits were asked for with a context of ", context, " rows; the model takes at least 1",
+          Lowered::max_context > 0 ? concatenate(" and at most ", Lowered::max_context) : std::string{}, "."));
+    if (row < 0 || row >= context)
+      throw ConfigurationError(concatenate("dtrain: the logits of row ", row, " were asked for, but a sample of ",
+                                           context, " rows has the rows 0 to ", context - 1, "."));
+    if (room != static_cast<std::size_t>(classes))
+      throw Error(concatenate("dtrain: the logits of ", classes, " classes do not fit into ", room, " elements."));
   }
 
   [[nodiscard]] const schedule::Table& table_of(const std::vector<schedule::Table>& tables) const {
@@ -272,12 +288,38 @@ class Program {
     }
   }
 
-  // Only ranks of the last stage know a loss; all ranks learn the sum over the data axis and the tensor axis.
-  [[nodiscard]] BatchResult share_result(Index tokens) {
+  // Only ranks of the last stage know a loss; all ranks learn the sum over the data axis and the tensor axis. Beside it
+  // travels whether all were given the same batch: n numbers are equal where n times their squares' sum is the square
+  // of their sum.
+  [[nodiscard]] BatchResult share_result(const BatchShape& shape, Index tokens) {
     const bool counts = stage_.last() && stage_.tensor_rank() == 0 && axes_.mesh().batch_share().rank == 0;
-    std::array<double, 2> numbers{loss_.sum, counts ? static_cast<double>(tokens) : 0.0};
-    if constexpr (S::static_ranks > 1 || S::has_dynamic) axes_.world().all_reduce(std::span(numbers)).wait();
+    std::array<double, 8> numbers{loss_.sum, counts ? static_cast<double>(tokens) : 0.0};
+    if constexpr (S::static_ranks > 1 || S::has_dynamic) {
+      const std::array<Index, 3> sizes{shape.samples, shape.context, shape.micro_batches};
+      for (std::size_t i = 0; i < 3; ++i) {
+        const auto size = static_cast<double>(sizes[i]);
+        numbers[2 + i] = size;
+        numbers[5 + i] = size * size;
+      }
+      axes_.world().all_reduce(std::span(numbers)).wait();
+      const auto ranks = static_cast<double>(axes_.mesh().ranks());
+      for (std::size_t i = 2; i < 5; ++i) {
+        if (ranks * numbers[3 + i] != numbers[i] * numbers[i]) verify_shape(shape);
+      }
+    }
     return {numbers[0], static_cast<Index>(std::llround(numbers[1]))};
+  }
+  // Called by all ranks or none. Sizes so large that the sums above were rounded are equal all the same.
+  [[gnu::cold]] void verify_shape(const BatchShape& shape) {
+    const std::array<Index, 3> mine{shape.samples, shape.context, shape.micro_batches};
+    std::vector<Index> all(mine.size() * static_cast<std::size_t>(axes_.mesh().ranks()));
+    axes_.world().all_gather(std::span<const Index>(mine), std::span(all)).wait();
+    for (std::size_t rank = 1; 3 * rank < all.size(); ++rank)
+      if (!std::equal(all.begin(), all.begin() + 3, all.begin() + static_cast<std::ptrdiff_t>(3 * rank)))
+        throw ConfigurationError(concatenate("dtrain: rank 0 was given a batch of ", all[0], " samples of ", all[1],
+                                             " tokens in ", all[2], " micro-batches, rank ", rank, " one of ",
+                                             all[3 * rank], " samples of ", all[3 * rank + 1], " tokens in ",
+                                             all[3 * rank + 2], " micro-batches; give all ranks the same."));
   }
 
   void gather_logits(Index row, std::span<T> result) {

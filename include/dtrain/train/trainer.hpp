@@ -103,6 +103,7 @@ class Trainer {
   template <class Source>
   StepReport step(const Source& source, const parallel::BatchShape& shape) {
     require_source<Source>();
+    check_source(source, shape);
     return step_on(options_.learning_rate, source, shape);
   }
 
@@ -110,6 +111,7 @@ class Trainer {
   template <class Source>
   EvaluationReport evaluate(const Source& source, const parallel::BatchShape& shape) {
     require_source<Source>();
+    check_source(source, shape);
     EvaluationReport report;
     for (Index first = 0; first < source.validation_samples(); first += shape.samples) {
       const auto result = program_.evaluate(shape, [&](Range samples, auto inputs, std::span<std::int32_t> targets) {
@@ -227,6 +229,10 @@ class Trainer {
       throw ConfigurationError(
           concatenate("dtrain: a run of ", options.steps, " steps was asked for; give 0 or more."));
     Program::check(shape, rank_.axes().mesh().batch_share().size);
+    check_source(source, shape);
+  }
+  template <class Source>
+  [[gnu::cold]] static void check_source(const Source& source, const parallel::BatchShape& shape) {
     if constexpr (Program::Lowered::takes_tokens) {
       constexpr Index vocabulary = Program::Lowered::template UnitOf<0>::template Layer<0>::vocabulary;
       if (source.vocabulary() > vocabulary)
@@ -237,6 +243,11 @@ class Trainer {
                                            " features per sample, but the model takes ", Program::Lowered::input_width,
                                            "."));
     }
+    if (shape.context != context_of(source))
+      throw ConfigurationError(concatenate("dtrain: the batch has a context of ", shape.context,
+                                           ", but a sample of the data ", context_of(source),
+                                           Program::Lowered::takes_tokens ? " tokens" : " row",
+                                           "; make the shape by batch_shape(samples, ", context_of(source), ")."));
   }
 
   // The ranks whose part of the loss is not finite are asked for only when the sum is not.
