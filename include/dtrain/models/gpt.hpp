@@ -52,28 +52,28 @@ template <GptShape Shape>
 struct GptParts {
   static_assert(nn::WidthIsHeads<Shape.width, Shape.heads>,
                 "dtrain: the width of a Gpt is not a whole number of attention heads");
-  static constexpr Index width = Shape.width;
-  static constexpr nn::AttentionOptions attention = Shape.attention();
-  static constexpr nn::LinearOptions inner{.bias = Shape.bias, .initializer = nn::normal(0.02)};
-  static constexpr nn::LinearOptions outer{.bias = Shape.bias,
-                                           .initializer = nn::normal(0.02 / root(2.0 * Shape.layers))};
-  static constexpr nn::LinearOptions head{.bias = false, .initializer = nn::normal(0.02)};
-  static constexpr nn::EmbeddingOptions tokens{.vocabulary_multiple = Shape.vocabulary_multiple};
-  static constexpr nn::Features vocabulary = nn::vocabulary_of(Shape.vocab, Shape.vocabulary_multiple);
-  using Drop = nn::Dropout<width, nn::Probability{Shape.dropout}>;
+  // Functions, because nvcc spells a named constant of a template by its name, with arguments that it loses.
+  static constexpr nn::LinearOptions inner() { return {.bias = Shape.bias, .initializer = nn::normal(0.02)}; }
+  static constexpr nn::LinearOptions outer() {
+    return {.bias = Shape.bias, .initializer = nn::normal(0.02 / root(2.0 * Shape.layers))};
+  }
+  static constexpr nn::LinearOptions head() { return {.bias = false, .initializer = nn::normal(0.02)}; }
+  static constexpr nn::EmbeddingOptions tokens() { return {.vocabulary_multiple = Shape.vocabulary_multiple}; }
+  static constexpr nn::Features vocabulary() { return nn::vocabulary_of(Shape.vocab, Shape.vocabulary_multiple); }
+  using Drop = nn::Dropout<Shape.width, nn::Probability{Shape.dropout}>;
 
-  using Attention =
-      nn::Sequence<nn::Named<"qkv", nn::Linear<width, attention.input(), inner>>, nn::CausalSelfAttention<attention>,
-                   nn::Named<"output", nn::Linear<attention.output(), width, outer>>>;
-  using Mlp = nn::Sequence<nn::Named<"up", nn::Linear<width, Shape.mlp_width(), inner>>,
+  using Attention = nn::Sequence<nn::Named<"qkv", nn::Linear<Shape.width, Shape.attention().input(), inner()>>,
+                                 nn::CausalSelfAttention<Shape.attention()>,
+                                 nn::Named<"output", nn::Linear<Shape.attention().output(), Shape.width, outer()>>>;
+  using Mlp = nn::Sequence<nn::Named<"up", nn::Linear<Shape.width, Shape.mlp_width(), inner()>>,
                            nn::Gelu<Shape.mlp_width(), Shape.gelu>,
-                           nn::Named<"down", nn::Linear<Shape.mlp_width(), width, outer>>>;
+                           nn::Named<"down", nn::Linear<Shape.mlp_width(), Shape.width, outer()>>>;
   using Block = nn::Sequence<
-      nn::Residual<nn::Named<"attention_norm", nn::LayerNorm<width>>, nn::Named<"attention", Attention>, Drop>,
-      nn::Residual<nn::Named<"mlp_norm", nn::LayerNorm<width>>, nn::Named<"mlp", Mlp>, Drop>>;
-  using Head = std::conditional_t<Shape.tied, nn::Linear<width, vocabulary, head, "token_embedding.weight">,
-                                  nn::Linear<width, vocabulary, head>>;
-  using Model = nn::Sequence<nn::Named<"token_embedding", nn::TokenEmbedding<Shape.vocab, Shape.width, tokens>>,
+      nn::Residual<nn::Named<"attention_norm", nn::LayerNorm<Shape.width>>, nn::Named<"attention", Attention>, Drop>,
+      nn::Residual<nn::Named<"mlp_norm", nn::LayerNorm<Shape.width>>, nn::Named<"mlp", Mlp>, Drop>>;
+  using Head = std::conditional_t<Shape.tied, nn::Linear<Shape.width, vocabulary(), head(), "token_embedding.weight">,
+                                  nn::Linear<Shape.width, vocabulary(), head()>>;
+  using Model = nn::Sequence<nn::Named<"token_embedding", nn::TokenEmbedding<Shape.vocab, Shape.width, tokens()>>,
                              nn::Named<"position_embedding", nn::PositionEmbedding<Shape.context, Shape.width>>, Drop,
                              nn::Named<"blocks", nn::Repeat<Shape.layers, Block>>,
                              nn::Named<"final_norm", nn::LayerNorm<Shape.width>>, nn::Named<"head", Head>>;

@@ -53,26 +53,25 @@ template <LlamaShape Shape>
 struct LlamaParts {
   static_assert(HeadSizeKnown<Shape.head_size, Shape.width, Shape.heads>,
                 "dtrain: the width of a Llama is not a whole number of attention heads, and no head size is given");
-  static constexpr Index width = Shape.width;
-  static constexpr nn::AttentionOptions attention = Shape.attention();
-  static constexpr nn::LinearOptions linear{.bias = false, .initializer = nn::normal(0.02)};
-  static constexpr nn::EmbeddingOptions tokens{.vocabulary_multiple = Shape.vocabulary_multiple};
-  static constexpr nn::Features vocabulary = nn::vocabulary_of(Shape.vocab, Shape.vocabulary_multiple);
+  // Functions, because nvcc spells a named constant of a template by its name, with arguments that it loses.
+  static constexpr nn::LinearOptions linear() { return {.bias = false, .initializer = nn::normal(0.02)}; }
+  static constexpr nn::EmbeddingOptions tokens() { return {.vocabulary_multiple = Shape.vocabulary_multiple}; }
+  static constexpr nn::Features vocabulary() { return nn::vocabulary_of(Shape.vocab, Shape.vocabulary_multiple); }
   using Glu = nn::SwiGlu<Shape.mlp_width()>;
-  using Norm = nn::RmsNorm<width, nn::NormOptions{Shape.epsilon}>;
-  using Drop = nn::Dropout<width, nn::Probability{Shape.dropout}>;
+  using Norm = nn::RmsNorm<Shape.width, nn::NormOptions{Shape.epsilon}>;
+  using Drop = nn::Dropout<Shape.width, nn::Probability{Shape.dropout}>;
 
-  using Attention =
-      nn::Sequence<nn::Named<"qkv", nn::Linear<width, attention.input(), linear>>,
-                   nn::RotaryPositions<attention, nn::RotaryOptions{Shape.theta}>, nn::CausalSelfAttention<attention>,
-                   nn::Named<"output", nn::Linear<attention.output(), width, linear>>>;
-  using Mlp = nn::Sequence<nn::Named<"gate_up", nn::Linear<width, Glu::input, linear>>, Glu,
-                           nn::Named<"down", nn::Linear<Shape.mlp_width(), width, linear>>>;
+  using Attention = nn::Sequence<nn::Named<"qkv", nn::Linear<Shape.width, Shape.attention().input(), linear()>>,
+                                 nn::RotaryPositions<Shape.attention(), nn::RotaryOptions{Shape.theta}>,
+                                 nn::CausalSelfAttention<Shape.attention()>,
+                                 nn::Named<"output", nn::Linear<Shape.attention().output(), Shape.width, linear()>>>;
+  using Mlp = nn::Sequence<nn::Named<"gate_up", nn::Linear<Shape.width, Glu::input, linear()>>, Glu,
+                           nn::Named<"down", nn::Linear<Shape.mlp_width(), Shape.width, linear()>>>;
   using Block = nn::Sequence<nn::Residual<nn::Named<"attention_norm", Norm>, nn::Named<"attention", Attention>, Drop>,
                              nn::Residual<nn::Named<"mlp_norm", Norm>, nn::Named<"mlp", Mlp>, Drop>>;
-  using Head = std::conditional_t<Shape.tied, nn::Linear<width, vocabulary, linear, "token_embedding.weight">,
-                                  nn::Linear<width, vocabulary, linear>>;
-  using Model = nn::Sequence<nn::Named<"token_embedding", nn::TokenEmbedding<Shape.vocab, Shape.width, tokens>>, Drop,
+  using Head = std::conditional_t<Shape.tied, nn::Linear<Shape.width, vocabulary(), linear(), "token_embedding.weight">,
+                                  nn::Linear<Shape.width, vocabulary(), linear()>>;
+  using Model = nn::Sequence<nn::Named<"token_embedding", nn::TokenEmbedding<Shape.vocab, Shape.width, tokens()>>, Drop,
                              nn::Named<"blocks", nn::Repeat<Shape.layers, Block>>, nn::Named<"final_norm", Norm>,
                              nn::Named<"head", Head>>;
 };

@@ -136,7 +136,9 @@ struct ForwardPlanner {
   std::array<std::array<int, 5>, Count> ids{};
 
   constexpr int allocate(Extent extent, int time) {
-    buffers[index(used)] = {.extent = extent, .first = time, .last = time};
+    // In two steps, because nvcc forgets the names of members in a list that is assigned to an element.
+    const Buffer buffer{.extent = extent, .first = time, .last = time};
+    buffers[index(used)] = buffer;
     return used++;
   }
   constexpr bool is_branch(int id) const {
