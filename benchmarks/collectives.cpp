@@ -3,7 +3,9 @@
 #include <benchmark/benchmark.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
+#include <thread>
 #include <vector>
 
 #include "dtrain/comm/threads.hpp"
@@ -13,21 +15,30 @@ namespace {
 using dtrain::comm::Threads;
 using dtrain::comm::ThreadsWorld;
 
-/// Google Benchmark gives each rank a thread and all of them the same number of iterations.
+/// Rank 0 owns the clock; every other rank is a thread that makes as many calls.
 template <class Act>
 void measure(benchmark::State& state, Act act) {
-  static ThreadsWorld worlds[] = {ThreadsWorld(1), ThreadsWorld(2), ThreadsWorld(4), ThreadsWorld(8)};
-  for (ThreadsWorld& world : worlds) {
-    if (world.size() != state.threads()) continue;
-    Threads ranks = world.communicator(state.thread_index());
-    const auto whole = static_cast<std::size_t>(state.range(0)) / sizeof(float);
-    const std::size_t shard = whole / static_cast<std::size_t>(ranks.size());
+  const auto whole = static_cast<std::size_t>(state.range(0)) / sizeof(float);
+  const auto count = static_cast<int>(state.range(1));
+  ThreadsWorld world(count);
+  const auto run = [&](int rank, auto&& loop) {
+    Threads ranks = world.communicator(rank);
     std::vector<float> buffer(whole, 0.0f);  // sums of zeros stay in range however often they are taken
-    std::vector<float> part(shard, 0.0f);
-    for (auto _ : state) act(ranks, std::span(buffer), std::span(part));
+    std::vector<float> part(whole / static_cast<std::size_t>(count), 0.0f);
+    ranks.barrier().wait();
+    loop([&] { act(ranks, std::span(buffer), std::span(part)); });
     ranks.barrier().wait();  // the buffers stay until all are done
-  }
-  state.SetBytesProcessed(state.iterations() * state.range(0));  // rates are averaged over threads
+  };
+  std::vector<std::thread> others;
+  for (int rank = 1; rank < count; ++rank)
+    others.emplace_back(run, rank, [&](auto&& call) {
+      for (std::int64_t i = 0; i < state.max_iterations; ++i) call();
+    });
+  run(0, [&](auto&& call) {
+    for (auto _ : state) call();
+  });
+  for (std::thread& other : others) other.join();
+  state.SetBytesProcessed(state.iterations() * state.range(0));
 }
 
 void all_reduce(benchmark::State& state) {
@@ -53,15 +64,19 @@ void barrier(benchmark::State& state) {
   measure(state, [](Threads& ranks, std::span<float>, std::span<float>) { ranks.barrier().wait(); });
 }
 
-void sizes(benchmark::internal::Benchmark* benchmark) {
-  benchmark->ArgsProduct({{1 << 10, 1 << 14, 1 << 18, 1 << 22, 1 << 26}})->UseRealTime();
+void between(benchmark::internal::Benchmark* benchmark, const std::vector<std::int64_t>& ranks) {
+  benchmark->ArgNames({"bytes", "ranks"})
+      ->ArgsProduct({{1 << 10, 1 << 14, 1 << 18, 1 << 22, 1 << 26}, ranks})
+      ->UseRealTime();
 }
+void two(benchmark::internal::Benchmark* benchmark) { between(benchmark, {2}); }
+void two_to_eight(benchmark::internal::Benchmark* benchmark) { between(benchmark, {2, 4, 8}); }
 
-BENCHMARK(all_reduce)->Apply(sizes)->Threads(2)->Threads(4)->Threads(8);
-BENCHMARK(all_gather)->Apply(sizes)->Threads(2);
-BENCHMARK(reduce_scatter)->Apply(sizes)->Threads(2);
-BENCHMARK(send_receive)->Apply(sizes)->Threads(2);
-BENCHMARK(barrier)->Arg(0)->UseRealTime()->Threads(2)->Threads(8);
+BENCHMARK(all_reduce)->Apply(two_to_eight);
+BENCHMARK(all_gather)->Apply(two);
+BENCHMARK(reduce_scatter)->Apply(two);
+BENCHMARK(send_receive)->Apply(two);
+BENCHMARK(barrier)->ArgNames({"bytes", "ranks"})->Args({0, 2})->Args({0, 8})->UseRealTime();
 
 }  // namespace
 
