@@ -1,4 +1,4 @@
-# cmake -DKIND=gcc|clang|nvcc -DCOMPILER=... -DSOURCE=... -DOPTIONS=... -P compile_fail.cmake
+# cmake -DKIND=gcc|clang|nvcc -DCOMPILER=... -DSOURCE=... -DOPTIONS=... [-DPRECOMPILED=HEADER] -P compile_fail.cmake
 #
 # SOURCE begins with lines `// expect: text`, one at least of which begins with `dtrain: `. Compiling it must fail and
 # print every text; with DTRAIN_COMPILE_FAIL_FIXED defined, compiling it must succeed. A line `// expect gcc: text` or
@@ -9,11 +9,18 @@
 # short one is not found. nvcc leaves out the atom: there only the sentences are looked for.
 cmake_minimum_required(VERSION 3.25)
 
+# All of the library's headers, read once for all sources: HEADER.gch (found beside HEADER) or HEADER.pch.
+set(precompiled "")
+if(PRECOMPILED AND KIND STREQUAL "gcc")
+  set(precompiled -include "${PRECOMPILED}")
+elseif(PRECOMPILED AND KIND STREQUAL "clang")
+  set(precompiled -include-pch "${PRECOMPILED}.pch")
+endif()
 if(KIND STREQUAL "gcc")
-  set(command "${COMPILER}" -std=c++20 -fsyntax-only -fdiagnostics-plain-output ${OPTIONS} "${SOURCE}")
+  set(command "${COMPILER}" -std=c++20 -fsyntax-only -fdiagnostics-plain-output ${OPTIONS} ${precompiled} "${SOURCE}")
 elseif(KIND STREQUAL "clang")
   set(command "${COMPILER}" -std=c++20 -fsyntax-only -fno-color-diagnostics -fno-caret-diagnostics -fno-elide-type
-              ${OPTIONS} "${SOURCE}")
+              ${OPTIONS} ${precompiled} "${SOURCE}")
 elseif(KIND STREQUAL "nvcc")
   set(command "${COMPILER}" -std=c++20 -x cu --cuda -o /dev/null ${OPTIONS} "${SOURCE}")
 else()
