@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "dtrain/testing/precision_comparison.hpp"
+#include "dtrain/train/generate.hpp"
 #include "tiny.hpp"
 
 namespace dtrain::test {
@@ -48,6 +49,11 @@ void check_learning() {
         const StepReport last = trainer.fit(text, {.steps = 60, .batch = 8, .micro_batches = 2});
         CHECK(first.loss > 2.2);
         CHECK(last.loss < 0.5);
+        if constexpr (std::is_same_v<S, Tensor2>) {
+          const std::vector<std::int32_t> prompt{2, 3, 4};
+          CHECK(generate(trainer, prompt, 6, {.tokens = 4, .temperature = 0.0}) ==
+                std::vector<std::int32_t>{5, 6, 7, 8});
+        }
         // The parameters are the master weights, rounded once.
         if constexpr (PrecisionOf<Format>::has_master) {
           using T = typename PrecisionOf<Format>::Parameter;

@@ -54,9 +54,10 @@ class UnitRun {
       map_.push_back(parallel::locate_parameter(described.parameter, std::move(name), 0, described.offset, 1, 0));
       parallel::initialize(map_.back(), shape.seed, std::span(parameters_));
       const RandomStream noise(shape.seed, hash_name("noise", hash_name(map_.back().name)));
-      for (Index i = 0; i < map_.back().size(); ++i)
-        parameters_[static_cast<std::size_t>(map_.back().offset + i)] +=
-            static_cast<T>(0.1 * noise.normal(static_cast<std::uint64_t>(i)));
+      for (Index i = 0; i < map_.back().size(); ++i) {
+        T& parameter = parameters_[static_cast<std::size_t>(map_.back().offset + i)];
+        parameter = number(static_cast<double>(parameter) + 0.1 * noise.normal(static_cast<std::uint64_t>(i)));
+      }
     }
     Unit::fill_constants(shape.context, std::span(constants_));
     resize(output_, Unit::plan.output);
@@ -70,7 +71,7 @@ class UnitRun {
     if (Unit::takes_tokens) draw_tokens();
     input_.resize(static_cast<std::size_t>(shape.rows() * Unit::entering_width));
     const RandomStream drawn(shape.seed, hash_name("input"));
-    for (std::size_t i = 0; i < input_.size(); ++i) input_[i] = static_cast<T>(drawn.normal(i));
+    for (std::size_t i = 0; i < input_.size(); ++i) input_[i] = number(drawn.normal(i));
   }
 
   [[nodiscard]] std::span<T> input() { return input_; }
@@ -113,6 +114,7 @@ class UnitRun {
   }
 
  private:
+  static T number(double value) { return static_cast<T>(static_cast<Accumulator<T>>(value)); }
   [[nodiscard]] Index capacity() const { return round_up(shape_.rows(), parallel::row_multiple); }
   void resize(std::vector<std::byte>& memory, parallel::Extent extent) const {
     memory.resize(static_cast<std::size_t>(extent.bytes(capacity(), capacity())));
