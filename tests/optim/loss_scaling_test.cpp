@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "dtrain/ops/host/reduce.hpp"
 #include "dtrain/optim/clip.hpp"
 #include "dtrain/optim/sgd.hpp"
 
