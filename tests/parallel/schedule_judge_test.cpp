@@ -12,7 +12,10 @@
 
 #include "dtrain/parallel/schedule_soundness.hpp"
 #include "dtrain/parallel/schedules/gpipe.hpp"
+#include "dtrain/parallel/schedules/interleaved_1f1b.hpp"
 #include "dtrain/parallel/schedules/one_forward_one_backward.hpp"
+#include "dtrain/parallel/schedules/zero_bubble_h1.hpp"
+#include "dtrain/parallel/schedules/zero_bubble_v.hpp"
 #include "dtrain/testing/schedule_conformance.hpp"
 
 using namespace dtrain::schedule;
@@ -20,13 +23,13 @@ using Kind = ActionKind;
 
 namespace {
 
-/// Moves marked data through tables: an independent account of what a set of tables would do. Every slot has four
-/// arrays and what forward keeps for backward; each holds the number of the micro-batch whose data it has. True if
-/// every stage ends, having computed each micro-batch once each way on the right data, and no message is left over.
+/// Moves marked data through tables: an independent account of what a set of tables would do. Every slot of every chunk
+/// has four arrays and what forward keeps for backward; each holds a mark of the data it has. True if every stage ends,
+/// having computed each micro-batch once each way on the right data on each chunk, and no message is left over.
 class DataFlow {
  public:
   DataFlow(const std::vector<Table>& tables, int micro_batches)
-      : micro_batches_(micro_batches), stages_(tables.size()) {
+      : pipeline_(pipeline_of(tables)), micro_batches_(micro_batches), stages_(tables.size()) {
     for (std::size_t s = 0; s < tables.size(); ++s)
       for (const Action& action : tables[s].actions) groups(s, action);
   }
@@ -41,27 +44,37 @@ class DataFlow {
     if (wrong_) return false;
     for (Stage& stage : stages_) {
       if (stage.next != stage.groups.size()) return false;
-      for (int k = 0; k < micro_batches_; ++k)
-        if (stage.forwards[k] != 1 || stage.backwards[k] != 1) return false;
+      for (int chunk = 0; chunk < pipeline_.chunks; ++chunk)
+        for (int k = 0; k < micro_batches_; ++k)
+          if (stage.forwards[{chunk, k}] != 1 || stage.inputs[{chunk, k}] != 1 || stage.weights[{chunk, k}] != 1)
+            return false;
     }
     return true;
   }
 
  private:
+  /// What an array holds: an activation or a gradient, of which virtual stage, of which micro-batch.
+  struct Mark {
+    bool gradient = false;
+    int virtual_stage = 0;
+    int micro_batch = 0;
+    friend bool operator==(const Mark&, const Mark&) = default;
+  };
   struct Slot {
-    std::optional<int> input, output, output_gradient, input_gradient, kept;
+    std::optional<Mark> input, output, output_gradient, input_gradient;
+    std::optional<int> kept, half;
   };
   struct Stage {
     std::vector<std::vector<Action>> groups;
     bool open = false;
     std::size_t next = 0;
     bool posted = false;
-    std::vector<std::pair<std::pair<int, bool>, std::size_t>> waiting;  // (link, end) and number of each row
-    std::map<int, Slot> slots;
-    std::map<int, int> forwards, backwards;
+    std::vector<std::pair<std::pair<std::pair<int, int>, bool>, std::size_t>> waiting;  // link, end, number of each row
+    std::map<std::pair<int, int>, Slot> slots;                                          // by chunk and number
+    std::map<std::pair<int, int>, int> forwards, inputs, weights, hands;
   };
   struct Link {
-    std::vector<std::optional<int>> sent;
+    std::vector<std::optional<Mark>> sent;
     std::size_t asked = 0;
   };
 
@@ -72,21 +85,22 @@ class DataFlow {
     stage.open = action.grouped_with_next;
   }
   static bool sends(Kind kind) { return kind == Kind::send_forward || kind == Kind::send_backward; }
-  /// Links are numbered by the sender: even for forward, odd for backward.
-  static int link(std::size_t s, Kind kind) {
-    const int stage = static_cast<int>(s);
-    if (kind == Kind::send_forward) return 2 * stage;
-    if (kind == Kind::receive_forward) return 2 * (stage - 1);
-    if (kind == Kind::send_backward) return 2 * stage + 1;
-    return 2 * (stage + 1) + 1;
+  int number(std::size_t s, const Action& action) const {
+    return pipeline_.virtual_stage({static_cast<int>(s), action.chunk});
+  }
+  /// Messages from one stage to another share a link, whatever they carry.
+  std::pair<int, int> link(std::size_t s, const Action& action) const {
+    const int here = static_cast<int>(s);
+    const int there = partner_of(pipeline_, action.kind, {here, action.chunk}).stage;
+    return sends(action.kind) ? std::pair{here, there} : std::pair{there, here};
   }
 
   bool step(std::size_t s) {
     Stage& stage = stages_[s];
     if (stage.next == stage.groups.size()) return false;
     const std::vector<Action>& group = stage.groups[stage.next];
-    if (group.size() == 1 && is_compute(group[0].kind)) {
-      compute(s, group[0]);
+    if (group.size() == 1 && !is_message(group[0].kind)) {
+      is_hand(group[0].kind) ? hand(s, group[0]) : compute(s, group[0]);
       ++stage.next;
       return true;
     }
@@ -94,53 +108,81 @@ class DataFlow {
       stage.posted = true;
       stage.waiting.clear();
       for (const Action& action : group) {
-        if (is_compute(action.kind)) return !(wrong_ = true);
-        Link& link = links_[DataFlow::link(s, action.kind)];
+        if (!is_message(action.kind)) return !(wrong_ = true);
+        const auto name = DataFlow::link(s, action);
+        Link& link = links_[name];
         if (sends(action.kind)) {
-          const Slot& slot = stage.slots[action.slot];
-          link.sent.push_back(action.kind == Kind::send_forward ? slot.output : slot.input_gradient);
-          if (link.sent.back() != action.micro_batch) return !(wrong_ = true);
-          stage.waiting.push_back({{DataFlow::link(s, action.kind), true}, link.sent.size() - 1});
+          const Slot& slot = stage.slots[{action.chunk, action.slot}];
+          const bool gradient = action.kind == Kind::send_backward;
+          link.sent.push_back(gradient ? slot.input_gradient : slot.output);
+          if (link.sent.back() != Mark{gradient, number(s, action), action.micro_batch}) return !(wrong_ = true);
+          stage.waiting.push_back({{name, true}, link.sent.size() - 1});
         } else {
-          stage.waiting.push_back({{DataFlow::link(s, action.kind), false}, link.asked++});
+          stage.waiting.push_back({{name, false}, link.asked++});
         }
       }
     }
-    for (const auto& [where, number] : stage.waiting) {
+    for (const auto& [where, message] : stage.waiting) {
       const Link& link = links_[where.first];
-      if (where.second ? link.asked <= number : link.sent.size() <= number) return false;
+      if (where.second ? link.asked <= message : link.sent.size() <= message) return false;
     }
     for (std::size_t i = 0; i < group.size(); ++i) {
       if (sends(group[i].kind)) continue;
-      const std::optional<int> data = links_[stage.waiting[i].first.first].sent[stage.waiting[i].second];
-      if (data != group[i].micro_batch) return !(wrong_ = true);
-      Slot& slot = stage.slots[group[i].slot];
-      (group[i].kind == Kind::receive_forward ? slot.input : slot.output_gradient) = data;
+      const std::optional<Mark> data = links_[stage.waiting[i].first.first].sent[stage.waiting[i].second];
+      const bool gradient = group[i].kind == Kind::receive_backward;
+      const int from = number(s, group[i]) + (gradient ? 1 : -1);
+      if (data != Mark{gradient, from, group[i].micro_batch}) return !(wrong_ = true);
+      Slot& slot = stage.slots[{group[i].chunk, group[i].slot}];
+      (gradient ? slot.output_gradient : slot.input) = data;
     }
     stage.posted = false;
     ++stage.next;
     return true;
   }
 
+  void hand(std::size_t s, const Action& action) {
+    Stage& stage = stages_[s];
+    const bool gradient = action.kind == Kind::hand_backward;
+    const int from = number(s, action) + (gradient ? 1 : -1);
+    const Slot& giver = stage.slots[{giving_chunk(action), action.from_slot}];
+    const std::optional<Mark> data = gradient ? giver.input_gradient : giver.output;
+    if (data != Mark{gradient, from, action.micro_batch}) wrong_ = true;
+    if (++stage.hands[{2 * action.chunk + (gradient ? 1 : 0), action.micro_batch}] > 1) wrong_ = true;
+    Slot& slot = stage.slots[{action.chunk, action.slot}];
+    (gradient ? slot.output_gradient : slot.input) = data;
+  }
+
   void compute(std::size_t s, const Action& action) {
     Stage& stage = stages_[s];
-    Slot& slot = stage.slots[action.slot];
+    Slot& slot = stage.slots[{action.chunk, action.slot}];
     const int k = action.micro_batch;
+    const int here = number(s, action);
     if (action.kind == Kind::forward) {
-      if (s > 0 && slot.input != k) wrong_ = true;
-      slot.output = slot.kept = k;
-      ++stage.forwards[k];
-    } else {
-      if (slot.kept != k || (s + 1 < stages_.size() && slot.output_gradient != k)) wrong_ = true;
+      if (here > 0 && slot.input != Mark{false, here - 1, k}) wrong_ = true;
+      slot.output = Mark{false, here, k};
+      slot.kept = k;
+      slot.half.reset();
+      ++stage.forwards[{action.chunk, k}];
+      return;
+    }
+    if (slot.kept != k) wrong_ = true;
+    if (action.kind != Kind::backward_weight) {
+      if (here + 1 < pipeline_.virtual_stages() && slot.output_gradient != Mark{true, here + 1, k}) wrong_ = true;
+      slot.input_gradient = Mark{true, here, k};
+      slot.half = k;
+      ++stage.inputs[{action.chunk, k}];
+    }
+    if (action.kind != Kind::backward_input) {
+      if (slot.half != k) wrong_ = true;
       slot.kept.reset();
-      slot.input_gradient = k;
-      ++stage.backwards[k];
+      ++stage.weights[{action.chunk, k}];
     }
   }
 
+  VirtualPipeline pipeline_;
   int micro_batches_;
   std::vector<Stage> stages_;
-  std::map<int, Link> links_;
+  std::map<std::pair<int, int>, Link> links_;
   bool wrong_ = false;
 };
 
@@ -151,8 +193,8 @@ struct Damage {
   std::set<Failure> failures;
 
   template <class S>
-  void check(const std::vector<Table>& tables, int micro_batches) {
-    const Verdict verdict = judge_tables<S>(tables, micro_batches);
+  void check(const std::vector<Table>& tables, int micro_batches, int chunks) {
+    const Verdict verdict = judge_tables<S>(tables, micro_batches, chunks);
     ++made;
     failures.insert(verdict.failure);
     const bool nonsense = verdict.failure == Failure::malformed;
@@ -168,14 +210,14 @@ struct Damage {
 };
 
 template <class S>
-Damage damage(int stages, int micro_batches) {
-  const std::vector<Table> whole = build_tables<S>(stages, micro_batches);
+Damage damage(int stages, int micro_batches, int chunks = own_chunks<S>) {
+  const std::vector<Table> whole = build_tables<S>(stages, micro_batches, chunks);
   Damage damage;
   for (std::size_t s = 0; s < whole.size(); ++s) {
     const auto change = [&](auto edit) {
       std::vector<Table> tables = whole;
       edit(tables[s]);
-      damage.check<S>(tables, micro_batches);
+      damage.check<S>(tables, micro_batches, chunks);
     };
     const auto rows = static_cast<std::ptrdiff_t>(whole[s].actions.size());
     for (std::ptrdiff_t row = 0; row < rows; ++row) {
@@ -194,18 +236,25 @@ Damage damage(int stages, int micro_batches) {
       }
       change([&](Table& table) { table.actions[at].grouped_with_next = !table.actions[at].grouped_with_next; });
       for (int k = -1; k <= micro_batches; ++k) change([&](Table& table) { table.actions[at].micro_batch = k; });
-      for (int slot = -1; slot <= whole[s].slots[0]; ++slot)
+      for (int slot = -1; slot <= whole[s].slots_of(whole[s].actions[at].chunk); ++slot) {
         change([&](Table& table) { table.actions[at].slot = slot; });
-      for (int kind = 0; kind < 6; ++kind)
+        change([&](Table& table) { table.actions[at].from_slot = slot; });
+      }
+      for (int chunk = -1; chunk <= chunks; ++chunk) change([&](Table& table) { table.actions[at].chunk = chunk; });
+      for (int kind = 0; kind < action_kinds; ++kind)
         change([&](Table& table) { table.actions[at].kind = static_cast<Kind>(kind); });
     }
     // One micro-batch in another slot, from its first row to its last.
-    for (int k = 0; k < micro_batches; ++k)
-      for (int slot = 0; slot < whole[s].slots[0]; ++slot)
-        change([&](Table& table) {
-          for (Action& action : table.actions)
-            if (action.micro_batch == k) action.slot = slot;
-        });
+    for (int chunk = 0; chunk < chunks; ++chunk)
+      for (int k = 0; k < micro_batches; ++k)
+        for (int slot = 0; slot < whole[s].slots_of(chunk); ++slot)
+          change([&](Table& table) {
+            for (Action& action : table.actions) {
+              if (action.micro_batch != k) continue;
+              if (action.chunk == chunk) action.slot = slot;
+              if (is_hand(action.kind) && giving_chunk(action) == chunk) action.from_slot = slot;
+            }
+          });
   }
   return damage;
 }
@@ -248,6 +297,40 @@ TEST_CASE_TEMPLATE("the judge finds every harmful change of one row", S, GPipe, 
        {Failure::none, Failure::malformed, Failure::forward_backward_mismatch, Failure::unmatched_message,
         Failure::message_order, Failure::use_before_arrival, Failure::slot_overwritten, Failure::deadlock})
     CHECK(failures.count(failure) == 1);
+}
+
+// fault E5: the same where the backward pass has two parts, where both passes and several chunks share the messages
+// from one stage to another, and where values are handed on within a stage.
+TEST_CASE("the judge finds every harmful change of one row of chunked schedules") {
+  const auto found = [](const Damage& damage) {
+    CHECK(damage.made > 30);
+    CHECK(damage.harmful > damage.made / 2);
+  };
+  for (const int micro_batches : {1, 3}) {
+    CAPTURE(micro_batches);
+    for (int stages = 1; stages <= 3; ++stages) {
+      CAPTURE(stages);
+      REQUIRE(DataFlow(build_tables<ZeroBubbleV>(stages, micro_batches), micro_batches).right());
+      found(damage<ZeroBubbleH1>(stages, micro_batches));
+      found(damage<ZeroBubbleV>(stages, micro_batches));
+    }
+    found(damage<Interleaved1F1B>(1, micro_batches, 2));
+    found(damage<Interleaved1F1B>(2, micro_batches, 2));
+    found(damage<Interleaved1F1B>(2, micro_batches, 3));
+    found(damage<Interleaved1F1B>(3, micro_batches, 2));
+  }
+}
+
+TEST_CASE("the data of every published schedule arrive where they belong") {
+  for (int p = 1; p <= 8; ++p)
+    for (const int m : {1, 2, p, 2 * p + 1}) {
+      CAPTURE(p);
+      CAPTURE(m);
+      CHECK(DataFlow(build_tables<ZeroBubbleH1>(p, m), m).right());
+      CHECK(DataFlow(build_tables<ZeroBubbleV>(p, m), m).right());
+      for (int chunks = 1; chunks <= 4; ++chunks)
+        CHECK(DataFlow(build_tables<Interleaved1F1B>(p, m, chunks), m).right());
+    }
 }
 
 // fault E2: sends that wait for their receives. Both sides send first, and neither comes to receive.
