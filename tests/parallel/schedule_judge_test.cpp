@@ -321,6 +321,43 @@ TEST_CASE("the judge finds every harmful change of one row of chunked schedules"
   }
 }
 
+// fault E5: messages of one micro-batch between the same two stages, told apart by their pass and chunk alone.
+TEST_CASE("a receive that overtakes another one is found, also where micro-batches agree") {
+  int overtaken = 0;
+  const auto check = [&](const std::vector<Table>& tables, int chunks) {
+    for (std::size_t s = 0; s < tables.size(); ++s)
+      for (std::size_t later = 1; later < tables[s].actions.size(); ++later) {
+        const Action& moved = tables[s].actions[later];
+        if (!is_receive(moved.kind)) continue;
+        for (std::size_t row = later; row-- > 0;) {
+          const Action& other = tables[s].actions[row];
+          if (!is_receive(other.kind)) continue;
+          if (other.micro_batch == moved.micro_batch && (other.kind != moved.kind || other.chunk != moved.chunk)) {
+            // Two stages: both come from the other one.
+            std::vector<Table> changed = tables;
+            auto& rows = changed[s].actions;
+            if (later > 0 && !moved.grouped_with_next) rows[later - 1].grouped_with_next = false;
+            Action alone = moved;
+            alone.grouped_with_next = false;
+            rows.erase(rows.begin() + static_cast<std::ptrdiff_t>(later));
+            std::size_t before = row;
+            while (before > 0 && rows[before - 1].grouped_with_next) --before;
+            rows.insert(rows.begin() + static_cast<std::ptrdiff_t>(before), alone);
+            const std::vector<int> enough(2, 100);
+            CHECK(judge(changed, 1, enough).failure == Failure::message_order);
+            ++overtaken;
+          }
+          break;
+        }
+      }
+    CHECK(pipeline_of(tables).chunks == chunks);
+  };
+  check(build_tables<ZeroBubbleV>(2, 1), 2);
+  check(build_tables<Interleaved1F1B>(2, 1, 2), 2);
+  check(build_tables<Interleaved1F1B>(2, 1, 4), 4);
+  CHECK(overtaken > 5);
+}
+
 TEST_CASE("the data of every published schedule arrive where they belong") {
   for (int p = 1; p <= 8; ++p)
     for (const int m : {1, 2, p, 2 * p + 1}) {
