@@ -1,5 +1,7 @@
-// Two pipeline schedules written outside the library: one gives compute orders, one gives whole tables.
-// Both are judged by the compiler and pass the conformance suite; the program prints their timelines.
+// Pipeline schedules written outside the library: two give compute orders, one of them for several chunks per stage and
+// with the backward pass in two parts, and one gives whole tables. All are judged by the compiler and pass the
+// conformance suite; the program prints their timelines. A fourth is read from text. With a path as argument, the
+// program draws a picture there.
 #include <algorithm>
 #include <cstdio>
 #include <string>
@@ -7,6 +9,8 @@
 #include <vector>
 
 #include "dtrain/core/error.hpp"
+#include "dtrain/parallel/schedule_csv.hpp"
+#include "dtrain/parallel/schedule_picture.hpp"
 #include "dtrain/parallel/schedule_replay.hpp"
 #include "dtrain/parallel/schedule_soundness.hpp"
 #include "dtrain/parallel/schedule_text.hpp"
@@ -31,6 +35,28 @@ struct Waves {
 
   static constexpr int in_flight(int /*stage*/, int stages, int micro_batches) {
     return std::min(stages, micro_batches);
+  }
+};
+// [end snippet]
+
+// [snippet chunks]
+/// All micro-batches forward through every chunk, then back the same way; gradients of weights come last of all.
+struct ThereAndBack {
+  static constexpr std::string_view name = "ThereAndBack";
+
+  static constexpr std::vector<schedule::Compute> order(int /*stage*/, int /*stages*/, int micro_batches, int chunks) {
+    std::vector<schedule::Compute> items;
+    for (int chunk = 0; chunk < chunks; ++chunk)
+      for (int k = 0; k < micro_batches; ++k) items.push_back({schedule::Work::forward, k, chunk});
+    for (int chunk = chunks; chunk-- > 0;)
+      for (int k = 0; k < micro_batches; ++k) items.push_back({schedule::Work::backward_input, k, chunk});
+    for (int chunk = chunks; chunk-- > 0;)
+      for (int k = 0; k < micro_batches; ++k) items.push_back({schedule::Work::backward_weight, k, chunk});
+    return items;
+  }
+
+  static constexpr int in_flight(int /*stage*/, int /*stages*/, int micro_batches, int chunks) {
+    return micro_batches * chunks;
   }
 };
 // [end snippet]
@@ -65,26 +91,51 @@ struct OneByOne {
 
 // [snippet judge]
 static_assert(schedule::RequireSoundSchedule<Waves, 4>::value);
+static_assert(schedule::RequireSoundSchedule<ThereAndBack, 4, 2>::value);  // four stages of two chunks
 static_assert(schedule::RequireSoundSchedule<OneByOne, 4>::value);
 // [end snippet]
 
-template <class S>
-void show(int stages, int micro_batches) {
-  const std::vector<schedule::Table> tables = schedule::build_tables<S>(stages, micro_batches);
-  const std::string name(S::name);
-  std::printf("%s, %d stages, %d micro-batches: bubble %.3f, slots on stage 0: %d\n", name.c_str(), stages,
-              micro_batches, schedule::bubble_of(tables), tables[0].slots_of(0));
-  std::printf("%s\n", schedule::draw(tables).c_str());
+void show(const std::string& name, const std::vector<schedule::Table>& tables) {
+  std::printf("%s, %d stages: bubble %.3f, slots on stage 0:", name.c_str(), static_cast<int>(tables.size()),
+              schedule::bubble_of(tables));
+  for (const int slots : tables[0].slots) std::printf(" %d", slots);
+  std::printf("\n%s\n", schedule::draw(tables).c_str());
 }
 
-int main() {
+// [snippet csv]
+/// One line per rank, idle cells empty; F, I and W are forward and the two parts of the backward pass.
+constexpr std::string_view csv =
+    "0F0,0F1,,,0I0,0W0,0I1,0W1\n"
+    ",1F0,1I0,1F1,1I1,1W0,1W1\n";
+
+std::vector<schedule::Table> read_tables() {
+  const schedule::Orders orders = schedule::parse_csv(csv, "two_ranks.csv");
+  return schedule::judged_tables(orders);
+}
+// [end snippet]
+
+int main(int argc, char** argv) {
   try {
     // [snippet conformance]
     dtrain::testing::check_schedule<Waves>();
+    dtrain::testing::check_schedule<ThereAndBack>();
     dtrain::testing::check_schedule<OneByOne>();
     // [end snippet]
-    show<Waves>(3, 7);
-    show<OneByOne>(3, 2);
+    show("Waves", schedule::build_tables<Waves>(3, 7));
+    show("ThereAndBack", schedule::build_tables<ThereAndBack>(2, 3, 2));
+    show("OneByOne", schedule::build_tables<OneByOne>(3, 2));
+    show("two_ranks.csv", read_tables());
+    if (argc > 1) {
+      std::FILE* const file = std::fopen(argv[1], "w");
+      if (file == nullptr) throw dtrain::Error(std::string("custom_schedule: cannot write ") + argv[1]);
+      // [snippet picture]
+      const std::vector<schedule::Table> tables = schedule::build_tables<ThereAndBack>(4, 6, 2);
+      const schedule::Costs costs{.forward = 1.0, .backward_input = 1.2, .backward_weight = 0.8};
+      const std::string picture = schedule::svg(tables, costs, "ThereAndBack");
+      // [end snippet]
+      std::fputs(picture.c_str(), file);
+      std::fclose(file);
+    }
   } catch (const dtrain::Error& error) {
     std::fprintf(stderr, "%s\n", error.what());
     return 1;
