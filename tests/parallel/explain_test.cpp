@@ -81,10 +81,11 @@ void compare(int ranks, const BatchShape& shape) {
     const StageReport& stage = program.stages[stage_index];
     CAPTURE(program.strategy);
     CAPTURE(stage_index);
-    CHECK(stage.units == run.stage().plan().units());
-    CHECK(stage.memory == run.stage().memory());
-    CHECK(stage.memory.total() == run.stage().allocated_bytes());
-    CHECK(stage.slots == run.training_tables()[stage_index].slots_of(0));
+    for (std::size_t c = 0; c < run.chunks().size(); ++c)
+      CHECK(stage.units.at(c) == run.chunks()[c]->stage().plan().units());
+    CHECK(stage.memory == run.memory());
+    CHECK(stage.memory.total() == run.allocated_bytes());
+    CHECK(stage.slots == run.training_tables()[stage_index].slots);
     const std::array<std::string_view, 3> names{"tensor", "data", "pipeline"};
     for (std::size_t a = 0; a < names.size(); ++a)
       for (const comm::Operation operation :

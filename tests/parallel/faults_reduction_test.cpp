@@ -121,29 +121,47 @@ TEST_CASE("ranks that hold different parameters are told, each of them, before a
   }
 }
 
-// fault C19, fault C20
-TEST_CASE("a tied parameter's two copies get the sum of both stages and all data ranks") {
+// Adds rank + 1 to every gradient, as one backward pass would, and completes the sums.
+template <class S>
+void check_tied_sums() {
   using Tied = dt::models::Gpt<dt::models::GptShape{.vocab = 6, .context = 2, .width = 4, .heads = 1, .layers = 1}>;
-  using S = Strategy<DataParallel<2>, PipelineParallel<2>>;
   dt::run_ranks<S>([](dt::Rank<S, dt::Host>& rank) {
     using Program = dt::parallel::Program<Tied, S, double, dt::Host, dt::comm::Threads>;
     Program program(rank.device(), rank.axes(), 1);
-    auto& stage = program.stage();
-    dt::parallel::GradientReduction<typename Program::Lowered, S, double, dt::Host, dt::comm::Threads> reduction(
-        stage, rank.axes());
-    for (double& element : stage.gradients()) element = rank.index() + 1.0;
-    reduction.restart();
-    const dt::Range units = stage.plan().units();
-    for (Index unit = units.end - 1; unit >= units.begin; --unit) reduction.complete(unit);
-    reduction.finish();
+    auto& chunk = *program.chunks()[0];
+    auto& plan = chunk.stage().plan();
+    chunk.restart(1);
+    chunk.begin(dt::parallel::Pass::backward);
+    for (Index unit = plan.units().end - 1; unit >= plan.units().begin; --unit) {
+      dt::parallel::UnitMemory<double, double> memory;
+      chunk.enter(unit, memory);
+      for (Index i = 0; i < plan.region_of(unit).size(); ++i) memory.gradients[i] += rank.index() + 1.0;
+      if (memory.tied_gradient != nullptr)
+        for (Index i = 0; i < 6 * 4; ++i) memory.tied_gradient[i] += rank.index() + 1.0;
+      chunk.leave(unit);
+    }
+    program.finish_gradients();
     // Ranks 0 and 1 are the data ranks of the first stage, 2 and 3 those of the last.
     const double own = rank.index() < 2 ? 1.0 + 2.0 : 3.0 + 4.0;
-    for (const auto& parameter : stage.map())
-      dt::parallel::for_each_element(parameter, [&](Index local, Index) {
-        CHECK(stage.gradients()[static_cast<std::size_t>(local)] ==
-              (parameter.name == "token_embedding.weight" ? 2 * 5.0 : own));
+    Index seen = 0;
+    for (const auto& parameter : chunk.stage().map())
+      chunk.stage().store().for_gradient_runs(parameter, [&](Index at, Index, Index count) {
+        seen += count;
+        for (Index i = 0; i < count; ++i)
+          CHECK(chunk.stage().gradients()[static_cast<std::size_t>(at + i)] ==
+                (parameter.name == "token_embedding.weight" ? 2 * 5.0 : own));
       });
+    CHECK(seen > 0);
   });
+}
+
+// fault C19, fault C20, fault C21
+TEST_CASE("a tied parameter's two copies get the sum of both stages and all data ranks, sharded or not") {
+  using Pipeline = PipelineParallel<2>;
+  check_tied_sums<Strategy<DataParallel<2>, Pipeline>>();
+  check_tied_sums<Strategy<DataParallel<2, dt::Zero<1>>, Pipeline>>();
+  check_tied_sums<Strategy<DataParallel<2, dt::Zero<2>>, Pipeline>>();
+  check_tied_sums<Strategy<DataParallel<2, dt::Zero<3>>, Pipeline>>();
 }
 
 // fault E7

@@ -100,7 +100,7 @@ void check_skip() {
         set_weights(trainer, overflowing_weight);
         const auto shape = trainer.batch_shape(4, 1, 2);
         auto& stage = trainer.program().stage();
-        auto& state = trainer.optimizer_state();
+        auto& state = trainer.optimizer_states()[0];
         const StepReport first = trainer.step(shape, constant_feed(1e-3f));
         CHECK_FALSE(first.skipped);
         const auto weights = copy_of(stage.parameters());

@@ -21,7 +21,7 @@ template <class Trainer>
 void hand_over(Trainer& from, Trainer& to) {
   std::ranges::copy(from.program().stage().parameters(), to.program().stage().parameters().begin());
   for (std::size_t s = 0; s < 2; ++s)
-    std::ranges::copy(from.optimizer_state().state(s), to.optimizer_state().state(s).begin());
+    std::ranges::copy(from.optimizer_states()[0].state(s), to.optimizer_states()[0].state(s).begin());
   to.resume(from.clock(), from.position());
 }
 

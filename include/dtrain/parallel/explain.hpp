@@ -43,7 +43,7 @@ template <class Model, class S, NumberFormat Format>
 class Explainer {
   using T = typename PrecisionOf<Format>::Parameter;
   using Master = typename PrecisionOf<Format>::Master;
-  using Lowered = LoweredModel<Model, typename S::Tensor, T>;
+  using Lowered = LoweredFor<Model, S, T>;
   using Cuts = Stages<Lowered, S>;
   using Loss = CrossEntropy<Lowered, T>;
   using Plan = StagePlan<Lowered, Format>;
@@ -57,7 +57,7 @@ class Explainer {
   [[gnu::cold]] Explainer(const BatchShape& shape, const ExplainOptions& options)
       : mesh_(world_size(options.ranks), 0), shape_(shape), options_(options) {
     check_batch(shape, mesh_.batch_share().size, Lowered::max_context);
-    tables_ = schedule::build_tables<typename S::Pipeline::Schedule>(stages, shape.micro_batches);
+    tables_ = schedule::build_tables<typename S::Pipeline::Schedule>(stages, shape.micro_batches, S::Pipeline::chunks);
   }
 
   [[nodiscard, gnu::cold]] Explanation explain() const {
@@ -124,7 +124,7 @@ class Explainer {
         .count = element.count,
         .repeated = element.repeated,
         .parameters = element.parameter_size,
-        .activations = (element.output + element.saved).bytes(Plan::row_capacity(rows()), shard_capacity(0)),
+        .activations = (element.output + element.saved).bytes(Plan::row_capacity(rows()), Plan::shard_capacity(rows())),
         .flops_per_row = Lowered::flops_per_row(shape_.context)[E]};
     [&]<std::size_t... I>(std::index_sequence<I...>) {
       (report.nodes.push_back(node_report<U, static_cast<int>(I)>()), ...);
@@ -150,27 +150,30 @@ class Explainer {
             .after = transfer(rule.after, rule.out_width)};
   }
 
-  [[nodiscard, gnu::cold]] static Plan plan_of(int stage) {
-    return Plan(Cuts::ranges[static_cast<std::size_t>(stage)], Lowered::tensor.degree);
-  }
-  [[nodiscard]] Index shard_capacity(int stage) const { return plan_of(stage).shard_capacity(rows()); }
-
+  // Of the ranks that share parameters out, the first: its shards are as large as any.
   [[nodiscard, gnu::cold]] StageReport stage_report(const std::vector<UnitReport>& units, int stage) const {
-    const Plan plan = plan_of(stage);
-    const int shares = mesh_.batch_share().size;
-    const int slots = tables_[static_cast<std::size_t>(stage)].slots_of(0);
-    StageReport report{.units = plan.units(),
-                       .parameters = plan.parameter_size(),
-                       .slots = slots,
-                       .memory = plan.memory(rows(), slots, shape_.local_rows(shares),
-                                             Lowered::constants_offsets(shape_.context).back()),
-                       .optimizer = (options_.optimizer_states + (PrecisionOf<Format>::has_master ? 1 : 0)) *
-                                    plan.parameter_size() * static_cast<Index>(sizeof(Master))};
-    for (Index u = plan.units().begin; u < plan.units().end; ++u)
-      report.flops += 3.0 * units[element_of(u)].flops_per_row * static_cast<double>(shape_.local_rows(1));
-    tensor_communications(report, units, plan);
-    batch_communications(report, plan);
-    pipeline_communications(report, plan, stage);
+    const Coordinate shard = ShardCommunicators<S, comm::Self>::place(mesh_);
+    const auto plan = plan_of_rank<Lowered, S, Format>(stage, shard.size, 0);
+    const schedule::Table& table = tables_[static_cast<std::size_t>(stage)];
+    StageReport report;
+    for (std::size_t c = 0; c < plan.chunks().size(); ++c) {
+      const Plan& chunk = plan.chunks()[c];
+      report.units.push_back(chunk.units());
+      report.slots.push_back(table.slots_of(static_cast<int>(c)));
+      report.parameters += chunk.parameter_size();
+      report.optimizer += (options_.optimizer_states + (PrecisionOf<Format>::has_master ? 1 : 0)) *
+                          plan.updated_parameters(c) * static_cast<Index>(sizeof(Master));
+      for (Index u = chunk.units().begin; u < chunk.units().end; ++u)
+        report.flops += (chunk.placement(u).recomputed ? 4.0 : 3.0) * units[element_of(u)].flops_per_row *
+                        static_cast<double>(shape_.local_rows(1));
+      tensor_communications(report, units, chunk);
+      batch_communications(report, chunk, plan.shards()[c]);
+    }
+    report.memory = plan.memory({.rows = rows(),
+                                 .local_rows = shape_.local_rows(mesh_.batch_share().size),
+                                 .context = shape_.context,
+                                 .slots = std::span<const int>(report.slots)});
+    pipeline_communications(report, plan.chunks(), stage);
     return report;
   }
   static std::size_t element_of(Index unit) {
@@ -201,6 +204,13 @@ class Explainer {
                {node.before.forward, node.after.forward, node.after.backward, node.before.backward})
             if (transfer.bytes > 0)
               add(report, axis, transfer.collective, "activations", micro_batches, micro_batches * transfer.bytes);
+      for (Index u = plan.units().begin; u < plan.units().end; ++u)
+        if (plan.placement(u).recomputed)
+          for (const NodeReport& node : units[element_of(u)].nodes)
+            for (const Transfer& transfer : {node.before.forward, node.after.forward})
+              if (transfer.bytes > 0)
+                add(report, axis, transfer.collective, "activations computed again", micro_batches,
+                    micro_batches * transfer.bytes);
       if (Loss::splits_columns && plan.last())
         add(report, axis, "all-reduce", "loss over the vocabulary", 2 * micro_batches,
             3 * micro_batches * rows() * static_cast<Index>(sizeof(Accumulator<T>)));
@@ -233,14 +243,15 @@ class Explainer {
     return std::max<Index>(end - begin, 0);
   }
 
-  [[gnu::cold]] void batch_communications(StageReport& report, const Plan& plan) const {
+  [[gnu::cold]] void batch_communications(StageReport& report, const Plan& plan, const Sharding& sharding) const {
     using First = typename FirstPolicy<typename S::Batch>::type;
+    if (S::sharding.level > 0) shard_communications(report, plan, sharding);
     [&]<class... Policies>(PolicyList<Policies...>) {
-      (add_batch_axis<Policies, std::is_same_v<Policies, First>>(report, plan), ...);
+      (add_batch_axis<Policies, std::is_same_v<Policies, First>>(report, plan, sharding), ...);
     }(typename S::Batch{});
   }
   template <class P, bool InBuckets>
-  [[gnu::cold]] void add_batch_axis(StageReport& report, const Plan& plan) const {
+  [[gnu::cold]] void add_batch_axis(StageReport& report, const Plan& plan, const Sharding& sharding) const {
     constexpr std::string_view collective = [] {
       if constexpr (requires { P::collective; }) return std::string_view(P::collective);
       return std::string_view("reduce");
@@ -248,7 +259,10 @@ class Explainer {
     const auto region = [&](std::string_view purpose, Index calls, Index elements) {
       if (elements > 0) add(report, P::Axis::name, collective, purpose, calls, elements * gradient_bytes);
     };
-    if constexpr (InBuckets) {
+    if constexpr (S::sharding.level > 0) {
+      if constexpr (!std::is_same_v<typename P::Axis, axes::Data>)
+        region("gradients", kept_calls(sharding), sharding.size());
+    } else if constexpr (InBuckets) {
       const GradientBuckets<P, comm::Self> buckets(plan.backward_pieces(), P::bucket_bytes / gradient_bytes);
       region("gradients, one call a bucket", static_cast<Index>(buckets.buckets()), plan.owned_parameters());
       region("gradients of tied copies", 1, plan.parameter_size() - plan.owned_parameters());
@@ -256,32 +270,72 @@ class Explainer {
       region("gradients", 1, plan.parameter_size());
     }
   }
+  // What is kept lies side by side where gradients are sharded, and is spread over the region where they are not.
+  static Index kept_calls(const Sharding& sharding) {
+    return S::sharding.shards_gradients() ? 1 : static_cast<Index>(sharding.groups().size());
+  }
+  [[gnu::cold]] void shard_communications(StageReport& report, const Plan& plan, const Sharding& sharding) const {
+    constexpr std::string_view axis = S::sharding.within > 0 ? "shards" : axes::Data::name;
+    const Index micro_batches = shape_.micro_batches;
+    const auto units = [&](std::string_view collective, std::string_view purpose, Index times, Index element_size) {
+      for (Index u = plan.units().begin; u < plan.units().end; ++u) {
+        Index calls = sharding.groups_of(plan.region_of(u)).size();
+        for (const Tie& tie : Lowered::ties)
+          if (tie.user == static_cast<int>(element_of(u))) calls += sharding.groups_of(plan.tied_range(tie)).size();
+        add(report, axis, collective, purpose, times * calls, times * Plan::gathered_size(u) * element_size);
+      }
+    };
+    if (S::sharding.shards_gradients()) {
+      units("reduce-scatter", "gradients, of each unit and micro-batch", micro_batches, gradient_bytes);
+    } else {
+      const auto groups = static_cast<Index>(sharding.groups().size());
+      add(report, axis, "reduce-scatter", "gradients, of each unit", groups, plan.parameter_size() * gradient_bytes);
+    }
+    const auto parameter_bytes = static_cast<Index>(sizeof(T));
+    if (S::sharding.shards_parameters()) {
+      const Index passes = Lowered::unit_options.splits_backward ? 3 : 2;
+      units("all-gather", "parameters, of each unit and pass", passes * micro_batches, parameter_bytes);
+    } else {
+      add(report, axis, "all-gather", "parameters, after the update", static_cast<Index>(sharding.groups().size()),
+          plan.parameter_size() * parameter_bytes);
+    }
+    if (S::sharding.within > 0)
+      add(report, "replicas of shards", "all-reduce", "gradients", kept_calls(sharding),
+          sharding.size() * gradient_bytes);
+  }
 
-  [[gnu::cold]] void pipeline_communications(StageReport& report, const Plan& plan, int stage) const {
+  [[gnu::cold]] void pipeline_communications(StageReport& report, const std::vector<Plan>& chunks, int stage) const {
     if constexpr (stages > 1) {
       constexpr std::string_view axis = axes::Pipeline::name;
+      constexpr schedule::VirtualPipeline pipeline = S::Pipeline::pipeline;
       const Index message_rows = rows();
       // Of a stream that is cut by rows, tensor rank 0 sends its shard.
       const auto bytes = [&](Extent extent) {
         return extent.bytes(message_rows, even_share(message_rows, Lowered::tensor.degree, 0).size());
       };
       for (const schedule::Action& action : tables_[static_cast<std::size_t>(stage)].actions) {
-        if (schedule::is_compute(action.kind)) continue;
+        if (!schedule::is_message(action.kind)) continue;
+        const schedule::Place here{stage, action.chunk};
+        const Plan& chunk = chunks[static_cast<std::size_t>(action.chunk)];
         const bool to_next =
-            schedule::partner_of(S::Pipeline::pipeline, action.kind, {stage, action.chunk}).stage > stage;
+            pipeline.virtual_stage(schedule::partner_of(pipeline, action.kind, here)) > pipeline.virtual_stage(here);
         const bool forward =
             action.kind == schedule::ActionKind::send_forward || action.kind == schedule::ActionKind::receive_forward;
         add(report, axis, schedule::is_send(action.kind) ? "send" : "receive",
             concatenate(forward ? "activations " : "gradients ", schedule::is_send(action.kind) ? "to" : "from",
                         to_next ? " the next stage" : " the previous stage"),
-            1, bytes(to_next ? plan.output_extent() : plan.input_extent()));
+            1, bytes(to_next ? chunk.output_extent() : chunk.input_extent()));
       }
       for (const Tie& tie : Lowered::ties) {
         const int user = Cuts::stage_of(Lowered::table[static_cast<std::size_t>(tie.user)].first_unit);
         const int owner = Cuts::stage_of(Lowered::table[static_cast<std::size_t>(tie.owner)].first_unit);
-        if (user != owner && (stage == user || stage == owner))
-          add(report, axis, "all-reduce", concatenate("tied parameter, with stage ", stage == user ? owner : user), 1,
-              tie.size * gradient_bytes);
+        const int user_stage = pipeline.place(user).stage;
+        const int owner_stage = pipeline.place(owner).stage;
+        if (user_stage == owner_stage || (stage != user_stage && stage != owner_stage)) continue;
+        const Coordinate shard = ShardCommunicators<S, comm::Self>::place(mesh_);
+        add(report, axis, "all-reduce",
+            concatenate("tied parameter, with stage ", stage == user_stage ? owner_stage : user_stage), 1,
+            even_share(round_up(tie.size, parameter_alignment), shard.size, 0).size() * gradient_bytes);
       }
     }
   }

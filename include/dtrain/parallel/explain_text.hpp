@@ -209,28 +209,54 @@ std::vector<Range> alike(const Explanation& program, Same same) {
   table.row({"stage", "work per step", "in flight", "units"});
   for (std::size_t s = 0; s < program.stages.size(); ++s) {
     const StageReport& stage = program.stages[s];
-    std::vector<std::string> cells{concatenate(s), flops_text(stage.flops), concatenate(stage.slots)};
-    for (std::string& names : units_of_stage(program, stage.units, 80)) {
-      cells.push_back(std::move(names));
-      table.row(std::exchange(cells, {"", "", ""}));
+    for (std::size_t c = 0; c < stage.units.size(); ++c) {
+      const bool first = c == 0;
+      std::vector<std::string> cells{first ? concatenate(s) : "", first ? flops_text(stage.flops) : "",
+                                     concatenate(stage.slots[c])};
+      for (std::string& names : units_of_stage(program, stage.units[c], 80)) {
+        cells.push_back(std::move(names));
+        table.row(std::exchange(cells, {"", "", ""}));
+      }
     }
   }
   return concatenate("stages\n", table.text());
 }
 
 [[gnu::cold]] inline std::string memory_text(const Explanation& program) {
-  TextTable table("lrrrrrrrr");
-  table.row(
-      {"stage", "parameters", "gradients", "optimizer", "activations", "transient", "constants", "tokens", "total"});
+  struct Kind {
+    std::string_view name;
+    Index (*bytes)(const StageReport&);
+    bool always;
+  };
+  static constexpr std::array<Kind, 11> kinds{
+      {{"parameters", [](const StageReport& stage) { return stage.memory.parameters; }, true},
+       {"gradients", [](const StageReport& stage) { return stage.memory.gradients; }, true},
+       {"optimizer", [](const StageReport& stage) { return stage.optimizer; }, true},
+       {"activations", [](const StageReport& stage) { return stage.memory.activations; }, true},
+       {"logits", [](const StageReport& stage) { return stage.memory.logits; }, true},
+       {"transient", [](const StageReport& stage) { return stage.memory.transient; }, true},
+       {"gathered", [](const StageReport& stage) { return stage.memory.gathered; }, false},
+       {"buckets", [](const StageReport& stage) { return stage.memory.buckets; }, false},
+       {"constants", [](const StageReport& stage) { return stage.memory.constants; }, false},
+       {"tokens", [](const StageReport& stage) { return stage.memory.tokens; }, true},
+       {"total", [](const StageReport& stage) { return stage.total_bytes(); }, true}}};
+  std::vector<const Kind*> shown;
+  for (const Kind& kind : kinds)
+    if (kind.always || std::ranges::any_of(program.stages, [&](const auto& stage) { return kind.bytes(stage) > 0; }))
+      shown.push_back(&kind);
+  const std::string alignment = concatenate("l", std::string(shown.size(), 'r'));
+  TextTable table(alignment);
+  std::vector<std::string> head{"stage"};
+  for (const Kind* kind : shown) head.emplace_back(kind->name);
+  table.row(std::move(head));
   const auto groups = alike(program, [](const StageReport& a, const StageReport& b) {
     return a.memory == b.memory && a.optimizer == b.optimizer;
   });
   for (const Range group : groups) {
     const StageReport& stage = program.stages[static_cast<std::size_t>(group.begin)];
-    const MemoryPlan& memory = stage.memory;
-    table.row({stage_numbers(group), bytes_text(memory.parameters), bytes_text(memory.gradients),
-               bytes_text(stage.optimizer), bytes_text(memory.activations), bytes_text(memory.transient),
-               bytes_text(memory.constants), bytes_text(memory.tokens), bytes_text(stage.total_bytes())});
+    std::vector<std::string> cells{stage_numbers(group)};
+    for (const Kind* kind : shown) cells.push_back(bytes_text(kind->bytes(stage)));
+    table.row(std::move(cells));
   }
   return concatenate("memory of one rank (", plural(program.optimizer_states, "optimizer state"), " per parameter)\n") +
          table.text();

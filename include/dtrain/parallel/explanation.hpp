@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "dtrain/parallel/stage_plan.hpp"
+#include "dtrain/parallel/rank_plan.hpp"
 #include "dtrain/parallel/unit_rules.hpp"
 
 namespace dtrain::parallel {
@@ -70,9 +70,9 @@ struct Communication {
 
 /// One pipeline stage, as each of its ranks runs it.
 struct StageReport {
-  Range units{};
-  Index parameters = 0;  ///< elements of the stage's region
-  int slots = 0;         ///< micro-batches in flight
+  std::vector<Range> units{};  ///< of each chunk
+  std::vector<int> slots{};    ///< micro-batches in flight, of each chunk
+  Index parameters = 0;        ///< elements of the stage's region, all shards together
   MemoryPlan memory{};
   Index optimizer = 0;  ///< bytes of the optimizer's states
   double flops = 0.0;   ///< per step, all ranks of the stage together

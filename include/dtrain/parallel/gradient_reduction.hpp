@@ -13,9 +13,9 @@
 #include "dtrain/comm/agreement.hpp"
 #include "dtrain/ops/host/reduce.hpp"
 #include "dtrain/parallel/gradient_buckets.hpp"
+#include "dtrain/parallel/gradient_scatter.hpp"
 #include "dtrain/parallel/mesh.hpp"
-#include "dtrain/parallel/stage.hpp"
-#include "dtrain/parallel/stages.hpp"
+#include "dtrain/parallel/parameter_gather.hpp"
 
 namespace dtrain::parallel {
 
@@ -30,14 +30,21 @@ struct FirstPolicy<PolicyList<First, Rest...>> {
 };
 }  // namespace detail
 
-/// Owns the order of reductions: within a unit over the tensor axis, then its bucket over the first axis that splits
-/// the batch, and at the end over the other such axes and over the stages that hold copies of tied parameters.
+/// Lends units their gradients and owns the order of reductions: within a unit over the tensor axis; then over the data
+/// axis, in buckets of units or, under ZeRO, unit by unit to the ranks that keep them; at the end over the other axes
+/// that split the batch and over the chunks that hold copies of tied parameters.
 template <class Lowered, class S, NumberFormat Format, class Device, class C>
 class GradientReduction {
   using G = typename PrecisionOf<Format>::Gradient;
-  using StageType = Stage<Lowered, Format, Device, S::Pipeline::degree == 1>;
   using Axes = AxisCommunicators<S, C>;
+  using Store = ParameterStore<Lowered, Format, Device>;
+  using Shards = ShardCommunicators<S, C>;
+  using Scatter = GradientScatter<Lowered, S, Format, Device, C>;
+  using Gather = ParameterGather<Lowered, S, Format, Device, C>;
+  static constexpr ShardingRule rule = S::sharding;
   static constexpr bool splits_batch = S::Batch::size > 0;
+  // Without ZeRO the first axis that splits the batch reduces in buckets while the backward pass goes on.
+  static constexpr bool in_buckets = splits_batch && rule.level == 0;
   using FirstPolicy = typename detail::FirstPolicy<typename S::Batch>::type;
   static_assert(!splits_batch || ReducesGradients<FirstPolicy, C>,
                 "dtrain: the policy of an axis that splits the batch lacks reduce(communicator, gradients) or "
@@ -46,90 +53,135 @@ class GradientReduction {
  public:
   /// Collective over the world. Throws ConfigurationError when ranks along an axis that splits the batch hold different
   /// parameters.
-  GradientReduction(StageType& stage, Axes& axes)
-      : stage_(stage),
+  GradientReduction(Device& device, Store& store, Axes& axes, Shards& shards, Scatter& scatter)
+      : device_(device),
+        store_(store),
         axes_(axes),
-        buckets_(stage.plan().backward_pieces(), FirstPolicy::bucket_bytes / static_cast<Index>(sizeof(G))) {
+        shards_(shards),
+        scatter_(scatter),
+        buckets_(store.plan().backward_pieces(), FirstPolicy::bucket_bytes / static_cast<Index>(sizeof(G))) {
     verify_parameters();
-    join_ties();
     join_copies();
+    if constexpr (rule.level == 1) handles_.reserve(store.sharding().groups().size());
   }
 
+  /// Begins a step.
   void restart() {
-    if constexpr (splits_batch) buckets_.restart();
+    device_.fill(store_.gradients(), G(0.0f));
+    if constexpr (in_buckets) buckets_.restart();
   }
 
-  /// All gradients of a unit have been added on this rank.
-  void complete(Index unit) {
-    sum_over_tensor(unit);
-    if constexpr (splits_batch)
-      buckets_.complete(static_cast<std::size_t>(stage_.plan().units().end - 1 - unit), stage_.gradients(),
-                        axes_.template on<typename FirstPolicy::Axis>());
-  }
-
-  /// Every unit is complete.
-  void finish() {
-    const auto copies = region({stage_.plan().owned_parameters(), stage_.plan().parameter_size()});
-    if constexpr (splits_batch) {
-      buckets_.finish();
-      axes_.for_batch_axes([&]<class P>(auto& communicator) {
-        const auto rest = std::is_same_v<P, FirstPolicy> ? copies : stage_.gradients();
-        if (!rest.empty()) P::reduce(communicator, rest).wait();
-      });
+  /// `last`: no gradients will be added to this chunk's after this pass.
+  void begin(Pass, bool last) { last_ = last; }
+  template <class Memory>
+  void enter(Index unit, Memory& memory) {
+    const Range own = store_.plan().region_of(unit);
+    const Tie* const tie = Gather::tie_of(unit);
+    if constexpr (rule.shards_gradients()) {
+      bucket_ = scatter_.acquire(store_.plan().gathered_size(unit));
+      memory.gradients = bucket_.data();
+      if (tie != nullptr) memory.tied_gradient = bucket_.data() + own.size();
+    } else {
+      G* const region = store_.gradients().data();
+      memory.gradients = region + own.begin;
+      if (tie != nullptr) memory.tied_gradient = region + store_.plan().tied_range(*tie).begin;
     }
-    for (TieGroup& tie : ties_) tie.communicator.all_reduce(region(tie.range)).wait();
+  }
+  /// The unit's gradients of this pass have been added on this rank.
+  void leave(Index unit) {
+    const Range own = store_.plan().region_of(unit);
+    if constexpr (rule.shards_gradients()) {
+      sum_over_tensor(unit, bucket_.first(static_cast<std::size_t>(own.size())));
+      const Tie* const tie = Gather::tie_of(unit);
+      const std::array<Range, 2> parts{own, tie != nullptr ? store_.plan().tied_range(*tie) : Range{}};
+      scatter_.scatter(store_, std::span(parts).first(tie != nullptr ? 2 : 1));
+    } else if (last_) {
+      sum_over_tensor(unit, region(own));
+      if constexpr (rule.level == 1)
+        scatter_in_place(own);
+      else if constexpr (in_buckets)
+        buckets_.complete(static_cast<std::size_t>(store_.plan().units().end - 1 - unit), store_.gradients(),
+                          axes_.template on<typename FirstPolicy::Axis>());
+    }
   }
 
-  /// Sum of squares of every whole parameter's elements, each counted by one rank; then the root.
-  [[nodiscard]] double norm() {
-    std::array<double, 1> squares{0.0};
-    for (const LocalParameter& parameter : stage_.map())
-      for (const Segment& segment : parameter.segments)
-        if (segment.counted) squares[0] += segment_squares(parameter, segment);
-    if constexpr (Lowered::tensor.degree > 1) axes_.tensor().all_reduce(std::span(squares)).wait();
-    if constexpr (S::Pipeline::degree > 1) axes_.pipeline().all_reduce(std::span(squares)).wait();
-    return std::sqrt(squares[0]);
+  /// Every unit is complete. What is kept is then summed over all ranks that share the batch.
+  void finish() {
+    const Range copies{store_.plan().owned_parameters(), store_.plan().parameter_size()};
+    if constexpr (in_buckets) buckets_.finish();
+    if constexpr (rule.level == 1) {
+      scatter_in_place(copies);
+      for (auto& handle : handles_) handle.wait();
+      handles_.clear();
+    }
+    if constexpr (splits_batch && rule.level > 0 && Shards::has_replicas)
+      for_kept([&](std::span<G> kept) { shards_.replicas().all_reduce(kept).wait(); });
+    axes_.for_batch_axes([&]<class P>(auto& communicator) {
+      if constexpr (rule.level == 0) {
+        const auto rest = std::is_same_v<P, FirstPolicy> ? region(copies) : store_.gradients();
+        if (!rest.empty()) P::reduce(communicator, rest).wait();
+      } else if constexpr (!std::is_same_v<typename P::Axis, axes::Data>) {
+        for_kept([&](std::span<G> kept) { P::reduce(communicator, kept).wait(); });
+      }
+    });
   }
 
- private:
-  struct TieGroup {
-    C communicator;
-    Range range;
-  };
-  // Blocks that `copies` adjacent tensor ranks hold alike: each has the gradient of its own query heads.
-  struct CopyGroup {
-    C communicator;
-    std::vector<std::pair<Index, Range>> blocks;  ///< unit, range of the region
-  };
-
-  [[nodiscard]] std::span<G> region(Range range) {
-    return stage_.gradients().subspan(static_cast<std::size_t>(range.begin), static_cast<std::size_t>(range.size()));
-  }
-
-  [[nodiscard]] double segment_squares(const LocalParameter& parameter, const Segment& segment) {
+  /// Sum of squares of what this rank keeps of those elements that it counts; over all ranks, every element of every
+  /// whole parameter is counted once.
+  [[nodiscard]] double counted_squares() {
     double squares = 0.0;
-    const auto gradients = stage_.gradients();
-    const auto rows_of = [&](Index begin, Index count) {
-      return std::span<const G>(gradients.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(count)));
-    };
-    if (segment.columns.size() == parameter.columns)
-      return ops::sum_of_squares(stage_.device(), rows_of(parameter.offset + segment.rows.begin * parameter.columns,
-                                                          segment.rows.size() * parameter.columns));
-    for (Index r = segment.rows.begin; r < segment.rows.end; ++r)
-      squares += ops::sum_of_squares(
-          stage_.device(),
-          rows_of(parameter.offset + r * parameter.columns + segment.columns.begin, segment.columns.size()));
+    for (const LocalParameter& parameter : store_.map())
+      for (const Segment& segment : parameter.segments)
+        if (segment.counted)
+          for_each_range(parameter, segment, [&](Range part) {
+            store_.sharding().for_kept(part, [&](Range kept, Index stored) {
+              const Index begin = rule.shards_gradients() ? stored : kept.begin;
+              squares += ops::sum_of_squares(device_, std::span<const G>(region({begin, begin + kept.size()})));
+            });
+          });
     return squares;
   }
 
-  void sum_over_tensor(Index unit) {
+ private:
+  // Blocks that `copies` adjacent tensor ranks hold alike: each has the gradient of its own query heads.
+  struct CopyGroup {
+    C communicator;
+    std::vector<std::pair<Index, Range>> blocks;  ///< unit, range within its region
+  };
+
+  [[nodiscard]] std::span<G> region(Range range) {
+    return store_.gradients().subspan(static_cast<std::size_t>(range.begin), static_cast<std::size_t>(range.size()));
+  }
+  // Calls visit(span) for what this rank keeps: all at once where shards lie side by side.
+  template <class Visit>
+  void for_kept(Visit&& visit) {
+    if constexpr (rule.shards_gradients()) {
+      visit(store_.gradients());
+    } else {
+      for (const ShardGroup& group : store_.sharding().groups()) visit(store_.gradient_shard(group));
+    }
+  }
+  // ZeRO 1: the sums come to lie where the shard's own gradients were.
+  void scatter_in_place(Range part) {
+    const Range groups = store_.sharding().groups_of(part);
+    for (Index g = groups.begin; g < groups.end; ++g) {
+      const ShardGroup& group = store_.sharding().group(g);
+      handles_.push_back(shards_.shard().reduce_scatter(std::span<const G>(region(group.whole)), region(group.shard),
+                                                        std::span<const Index>(group.counts)));
+    }
+  }
+
+  // The unit's gradients lie at `own`.
+  void sum_over_tensor(Index unit, std::span<G> own) {
     if constexpr (Lowered::tensor.degree > 1) {
-      const auto sums = tensor_sums(unit);
-      const Index at = stage_.plan().placement(unit).parameters;
-      if (sums.size() > 0) axes_.tensor().all_reduce(region({at + sums.begin, at + sums.end})).wait();
+      const auto part = [&](Range range) {
+        return own.subspan(static_cast<std::size_t>(range.begin), static_cast<std::size_t>(range.size()));
+      };
+      const Range sums = tensor_sums(unit);
+      if (sums.size() > 0) axes_.tensor().all_reduce(part(sums)).wait();
       for (CopyGroup& group : copies_)
         for (const auto& [owner, range] : group.blocks)
-          if (owner == unit) group.communicator.all_reduce(region(range)).wait();
+          if (owner == unit) group.communicator.all_reduce(part(range)).wait();
     }
   }
   [[nodiscard]] static Range tensor_sums(Index unit) {
@@ -147,55 +199,43 @@ class GradientReduction {
     if constexpr (splits_batch) {
       // The views of `held` look into `shapes`.
       std::vector<std::string> shapes;
-      for (const LocalParameter& parameter : stage_.map())
+      for (const LocalParameter& parameter : store_.map())
         shapes.push_back(concatenate("[", parameter.rows, ", ", parameter.columns, "]"));
       std::vector<comm::NamedShape> held;
-      for (std::size_t p = 0; p < shapes.size(); ++p) held.push_back({stage_.map()[p].name, shapes[p]});
+      for (std::size_t p = 0; p < shapes.size(); ++p) held.push_back({store_.map()[p].name, shapes[p]});
       axes_.for_batch_axes([&]<class P>(auto& communicator) { comm::verify_agreement(communicator, held); });
     }
   }
 
-  // The two stages of a tie, at the same place along the other axes.
-  [[gnu::cold]] void join_ties() {
-    if constexpr (S::Pipeline::degree > 1) {
-      const auto& mesh = axes_.mesh();
-      for (const Tie& tie : Lowered::ties) {
-        using Cuts = Stages<Lowered, S>;
-        if (Cuts::stage_of(unit_of(tie.user)) == Cuts::stage_of(unit_of(tie.owner))) continue;
-        const auto& plan = stage_.plan();
-        const bool member = plan.holds_element(tie.user) || plan.holds_element(tie.owner);
-        auto group = axes_.world().split(member ? mesh.template group<axes::Pipeline>() : -1,
-                                         mesh.template along<axes::Pipeline>().rank, "tied parameters");
-        if (!group) continue;
-        const Index offset = plan.holds_element(tie.owner) ? plan.placement(unit_of(tie.owner)).parameters + tie.offset
-                                                           : plan.tied_offset(tie);
-        ties_.push_back({*group, {offset, offset + tie.size}});
-      }
-    }
-  }
-  static Index unit_of(int element) { return Lowered::table[static_cast<std::size_t>(element)].first_unit; }
-
   [[gnu::cold]] void join_copies() {
     if constexpr (Lowered::tensor.degree > 1) {
       std::map<int, std::vector<std::pair<Index, Range>>> blocks;
-      for (const LocalParameter& parameter : stage_.map())
+      for (const LocalParameter& parameter : store_.map()) {
+        if (!parameter.divided || parameter.tied_copy) continue;
+        const Index at = parameter.offset - store_.plan().region_of(parameter.unit).begin;
         for (const Segment& segment : parameter.segments)
-          if (parameter.divided && segment.copies > 1)
-            blocks[segment.copies].push_back({parameter.unit,
-                                              {parameter.offset + segment.rows.begin * parameter.columns,
-                                               parameter.offset + segment.rows.end * parameter.columns}});
+          if (segment.copies > 1)
+            blocks[segment.copies].push_back(
+                {parameter.unit,
+                 {at + segment.rows.begin * parameter.columns, at + segment.rows.end * parameter.columns}});
+      }
       const int rank = axes_.tensor().rank();
       for (auto& [copies, of_degree] : blocks)
         copies_.push_back({*axes_.tensor().split(rank / copies, rank, "copied heads"), std::move(of_degree)});
     }
   }
 
-  StageType& stage_;
+  Device& device_;
+  Store& store_;
   Axes& axes_;
+  Shards& shards_;
+  Scatter& scatter_;
   using FirstCommunicator = PolicyCommunicator<FirstPolicy, C>;
   GradientBuckets<FirstPolicy, FirstCommunicator, ReductionHandle<FirstPolicy, FirstCommunicator, G>> buckets_;
-  std::vector<TieGroup> ties_{};
+  std::vector<typename PolicyCommunicator<typename S::Data, C>::Handle> handles_{};
   std::vector<CopyGroup> copies_{};
+  std::span<G> bucket_{};
+  bool last_ = false;
 };
 
 }  // namespace dtrain::parallel

@@ -52,6 +52,10 @@ concept TieFound = Found;
 template <Index Rows, Index Columns, Index OwnerRows, Index OwnerColumns>
 concept TiedShapesMatch = bool(Rows == OwnerRows && Columns == OwnerColumns);
 
+/// The backward pass reaches the owner of a tied parameter last, when all its gradient is there.
+template <class User, bool OwnerFirst>
+concept TieOwnerComesFirst = OwnerFirst;
+
 /// Elements `First` and `Second` of the model hold a parameter of the same name; both are -1 where no two do.
 template <int First, int Second>
 concept NamesDiffer = bool(First < 0 && Second < 0);
@@ -125,6 +129,7 @@ class LoweredElements<nn::ElementList<Elements...>, Tensor, T, Options> {
  public:
   static constexpr int elements = sizeof...(Elements);
   static constexpr TensorAxis tensor = Tensor;
+  static constexpr UnitOptions unit_options = Options;
   /// Whether the model reads token ids; otherwise it reads rows of features.
   static constexpr bool takes_tokens = detail::starts_with_tokens(typename Element<0>::nodes{});
 
@@ -338,6 +343,9 @@ class LoweredElements<nn::ElementList<Elements...>, Tensor, T, Options> {
       static_assert(TieFound<typename U::template Layer<tied.node>, (found.first >= 0 && !Element<E>::repeated)>,
                     "dtrain: a tied parameter names no parameter of the model's own sequence, or is itself repeated");
       if constexpr (found.first >= 0) {
+        static_assert(TieOwnerComesFirst<typename U::template Layer<tied.node>, (found.first < E)>,
+                      "dtrain: a tied parameter names a parameter of a later layer; let the first layer own it and the "
+                      "later one name it");
         constexpr auto& owner = UnitOf<found.first>::parameters[static_cast<std::size_t>(found.second)].parameter;
         static_assert(
             TiedShapesMatch<tied.parameter.local_rows(Tensor.degree), tied.parameter.local_columns(Tensor.degree),

@@ -102,24 +102,64 @@ namespace detail {
           .segments = detail::segments_of(parameter, degree, rank)};
 }
 
-/// Calls `visit(local element, element of the whole tensor)` for every element that is not padding.
+/// Calls `visit(part of the region)` for the longest contiguous parts of a segment.
 template <class Visit>
-void for_each_element(const LocalParameter& parameter, Visit&& visit) {
-  for (const Segment& segment : parameter.segments)
+void for_each_range(const LocalParameter& parameter, const Segment& segment, Visit&& visit) {
+  const Index at = parameter.offset + segment.rows.begin * parameter.columns + segment.columns.begin;
+  const Index width = segment.columns.size();
+  if (width == parameter.columns) {
+    visit(Range{at, at + segment.rows.size() * width});
+  } else {
     for (Index r = 0; r < segment.rows.size(); ++r)
-      for (Index c = 0; c < segment.columns.size(); ++c)
-        visit(parameter.offset + (segment.rows.begin + r) * parameter.columns + segment.columns.begin + c,
-              (segment.whole_row + r) * parameter.whole_columns + segment.whole_column + c);
+      visit(Range{at + r * parameter.columns, at + r * parameter.columns + width});
+  }
 }
 
-/// Sets a parameter to its start, a function of (seed, name, element of the whole tensor); padding becomes 0.
+/// Calls `visit(part of the region, element of the whole tensor that it begins with)` for the longest parts that are
+/// contiguous in both. Padding belongs to none.
+template <class Visit>
+void for_each_run(const LocalParameter& parameter, Visit&& visit) {
+  for (const Segment& segment : parameter.segments) {
+    const Index at = parameter.offset + segment.rows.begin * parameter.columns + segment.columns.begin;
+    const Index whole = segment.whole_row * parameter.whole_columns + segment.whole_column;
+    const Index width = segment.columns.size();
+    if (width == parameter.columns && width == parameter.whole_columns) {
+      visit(Range{at, at + segment.rows.size() * width}, whole);
+    } else {
+      for (Index r = 0; r < segment.rows.size(); ++r)
+        visit(Range{at + r * parameter.columns, at + r * parameter.columns + width},
+              whole + r * parameter.whole_columns);
+    }
+  }
+}
+
+/// Calls `visit(element of the region, element of the whole tensor)` for every element that is not padding.
+template <class Visit>
+void for_each_element(const LocalParameter& parameter, Visit&& visit) {
+  for_each_run(parameter, [&](Range part, Index whole) {
+    for (Index i = 0; i < part.size(); ++i) visit(part.begin + i, whole + i);
+  });
+}
+
+/// The start of an element, a function of (seed, name, element of the whole tensor).
+class ParameterStart {
+ public:
+  ParameterStart(const LocalParameter& parameter, std::uint64_t seed)
+      : initializer_(parameter.initializer), stream_(seed, hash_name(parameter.name)) {}
+  [[nodiscard]] double operator()(Index whole_element) const { return initializer_(stream_, whole_element); }
+
+ private:
+  nn::Initializer initializer_;
+  RandomStream stream_;
+};
+
+/// Sets a parameter to its start; padding becomes 0.
 template <Scalar T>
 void initialize(const LocalParameter& parameter, std::uint64_t seed, std::span<T> region) {
-  const RandomStream stream(seed, hash_name(parameter.name));
+  const ParameterStart start(parameter, seed);
   for (Index i = parameter.offset; i < parameter.range().end; ++i) region[static_cast<std::size_t>(i)] = T(0.0f);
   for_each_element(parameter, [&](Index local, Index whole) {
-    region[static_cast<std::size_t>(local)] =
-        static_cast<T>(static_cast<Accumulator<T>>(parameter.initializer(stream, whole)));
+    region[static_cast<std::size_t>(local)] = static_cast<T>(static_cast<Accumulator<T>>(start(whole)));
   });
 }
 

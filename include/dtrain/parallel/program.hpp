@@ -12,11 +12,11 @@
 #include <vector>
 
 #include "dtrain/parallel/batch_shape.hpp"
-#include "dtrain/parallel/gradient_reduction.hpp"
 #include "dtrain/parallel/mesh.hpp"
 #include "dtrain/parallel/pending_messages.hpp"
+#include "dtrain/parallel/rank_agreement.hpp"
+#include "dtrain/parallel/rank_chunks.hpp"
 #include "dtrain/parallel/schedule_soundness.hpp"
-#include "dtrain/parallel/stage.hpp"
 #include "dtrain/parallel/stages.hpp"
 
 namespace dtrain::parallel {
@@ -40,33 +40,37 @@ class Program {
   using T = typename PrecisionOf<Format>::Parameter;
 
  public:
-  using Lowered = LoweredModel<Model, typename S::Tensor, T>;
+  using Lowered = LoweredFor<Model, S, T>;
   using Cuts = Stages<Lowered, S>;
   using Element = T;
   using Gradient = typename PrecisionOf<Format>::Gradient;
   static constexpr int stages = S::Pipeline::degree;
   /// Classes that the logits tell apart.
   static constexpr Index classes = CrossEntropy<Lowered, T>::classes;
-  static_assert(S::Pipeline::chunks == 1, "dtrain: a program holds one chunk of layers on each stage");
   static_assert(Lowered::check());
   static_assert(Cuts::check());
   static_assert(OutputIsFree<Lowered::template UnitOf<Lowered::elements - 1>::plan.output_is_read_again,
                              typename Lowered::template UnitOf<Lowered::elements - 1>>,
                 "dtrain: the model ends in a layer that reads its own output again, but the loss overwrites it");
 
-  /// Allocates the parameters of this rank's stage and sets them to their start.
+  /// Allocates the parameters of this rank's chunks and sets them to their start.
   /// Throws ConfigurationError when ranks hold different models or were given different seeds.
   Program(Device& device, AxisCommunicators<S, C>& axes, std::uint64_t seed)
-      : axes_(axes),
-        stage_(device, Cuts::ranges[static_cast<std::size_t>(axes.mesh().template along<axes::Pipeline>().rank)],
-               axes.mesh().template along<axes::Tensor>().rank, seed),
-        reduction_(stage_, axes) {
-    verify_seed(seed);
+      : device_(device), axes_(axes), held_(device, axes, seed) {
+    if constexpr (S::static_ranks > 1 || S::has_dynamic) verify_same_seed(axes.world(), seed);
   }
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
 
-  [[nodiscard]] auto& stage() { return stage_; }
-  [[nodiscard]] const auto& stage() const { return stage_; }
+  /// The chunks of this rank, in the order of its schedule's numbers: one, unless the schedule has more.
+  [[nodiscard]] auto& chunks() { return held_.chunks(); }
+  /// The first chunk.
+  [[nodiscard]] auto& stage() { return held_.chunks().front()->stage(); }
   [[nodiscard]] AxisCommunicators<S, C>& axes() { return axes_; }
+  [[nodiscard]] const RankPlan<Lowered, Format>& plan() const { return held_.plan(); }
+  /// Planned bytes, for the largest batches that were prepared; and the bytes of the arenas.
+  [[nodiscard]] MemoryPlan memory() const { return held_.memory(); }
+  [[nodiscard]] Index allocated_bytes() const { return held_.allocated_bytes(); }
 
   /// Refuses, before anything is allocated, a batch that cannot be dealt out to `shares` ranks or that is longer than
   /// the model's context.
@@ -82,15 +86,13 @@ class Program {
   template <class Feed>
   BatchResult gradients(const BatchShape& shape, std::uint64_t step, Feed&& feed, double loss_scale = 1.0) {
     prepare(shape, true);
-    stage_.device().fill(stage_.gradients(), Gradient(0.0f));
-    reduction_.restart();
+    held_.restart(shape.micro_batches);
     load(shape, feed);
     const Index tokens = count_targets();
     run(shape, training_, step, true, tokens > 0 ? loss_scale / static_cast<double>(tokens) : 0.0);
-    reduction_.finish();
+    held_.finish_gradients();
     return share_result(shape, tokens);
   }
-
   /// Loss of a global batch, without gradients and without dropout.
   template <class Feed>
   BatchResult evaluate(const BatchShape& shape, Feed&& feed) {
@@ -120,8 +122,12 @@ class Program {
     gather_logits(row, result);
   }
 
+  /// Completes the sums over all axes, once every pass has added its gradients. `gradients` calls it itself.
+  void finish_gradients() { held_.finish_gradients(); }
   /// The global norm of the gradients: every element of every whole parameter counted once.
-  [[nodiscard]] double gradient_norm() { return reduction_.norm(); }
+  [[nodiscard]] double gradient_norm() { return held_.gradient_norm(); }
+  /// Gives every rank the parameters that others have updated, where ranks share out the optimizer's state.
+  void publish_parameters() { held_.publish_parameters(); }
 
   /// Whether this rank's own part of the last batch's loss is a finite number.
   [[nodiscard]] bool loss_is_finite() const { return std::isfinite(loss_.sum); }
@@ -133,17 +139,18 @@ class Program {
   void prepare(const BatchShape& shape, bool training) {
     check(shape, axes_.mesh().batch_share().size);
     if (training && shape.micro_batches != training_micro_batches_) {
-      training_ = schedule::build_tables<typename S::Pipeline::Schedule>(stages, shape.micro_batches);
+      training_ = schedule::build_tables<typename S::Pipeline::Schedule>(stages, shape.micro_batches, chunks_per_rank);
       training_micro_batches_ = shape.micro_batches;
     }
     if (!training && shape.micro_batches != evaluation_micro_batches_) {
-      evaluation_ = schedule::build_forward_only_tables(stages, shape.micro_batches);
+      evaluation_ =
+          schedule::build_forward_only_tables(stages, shape.micro_batches, chunks_per_rank, S::Pipeline::placement);
       evaluation_micro_batches_ = shape.micro_batches;
     }
     const schedule::Table& table = table_of(training ? training_ : evaluation_);
-    local_samples_ = shape.samples / axes_.mesh().batch_share().size;
     const int shares = axes_.mesh().batch_share().size;
-    stage_.reserve(shape.micro_batch_rows(shares), shape.context, table.slots_of(0), shape.local_rows(shares));
+    local_samples_ = shape.samples / shares;
+    held_.reserve(shape.micro_batch_rows(shares), shape.context, table.slots, shape.local_rows(shares));
   }
 
  private:
@@ -152,17 +159,10 @@ class Program {
   // With one stage there are none.
   struct NoMessages {};
 
-  // With seeds of their own, ranks start from different copies of the weights and train them silently apart.
-  [[gnu::cold]] void verify_seed(std::uint64_t seed) {
-    if constexpr (S::static_ranks > 1 || S::has_dynamic) {
-      std::vector<std::uint64_t> seeds(static_cast<std::size_t>(axes_.mesh().ranks()));
-      axes_.world().all_gather(std::span<const std::uint64_t>(&seed, 1), std::span(seeds)).wait();
-      for (std::size_t rank = 1; rank < seeds.size(); ++rank)
-        if (seeds[rank] != seeds[0])
-          throw ConfigurationError(concatenate("dtrain: the seed is ", seeds[0], " on rank 0 and ", seeds[rank],
-                                               " on rank ", rank, "; give all ranks the same."));
-    }
-  }
+  static constexpr int chunks_per_rank = S::Pipeline::chunks;
+  using ChunkType = Chunk<Lowered, S, Format, Device, C>;
+
+  [[nodiscard]] ChunkType& chunk(int number) { return *held_.chunks()[static_cast<std::size_t>(number)]; }
 
   [[gnu::cold]] static void check_logits(Index context, Index row, std::size_t room) {
     if (context < 1 || (Lowered::max_context > 0 && context > Lowered::max_context))
@@ -185,18 +185,20 @@ class Program {
     const Index first = axes_.mesh().batch_share().rank * local_samples_;
     const Range samples{first, first + local_samples_};
     const auto rows = static_cast<std::size_t>(local_samples_ * shape.context);
-    const auto targets = stage_.last() ? stage_.targets().first(rows) : std::span<std::int32_t>{};
+    auto* const first_held = held_.first_stage();
+    auto* const last_held = held_.last_stage();
+    const auto targets = last_held != nullptr ? last_held->targets().first(rows) : std::span<std::int32_t>{};
     if constexpr (Lowered::takes_tokens)
-      feed(samples, stage_.first() ? stage_.tokens().first(rows) : std::span<std::int32_t>{}, targets);
+      feed(samples, first_held != nullptr ? first_held->tokens().first(rows) : std::span<std::int32_t>{}, targets);
     else
       feed(samples,
-           stage_.first() ? stage_.features().first(rows * static_cast<std::size_t>(Lowered::input_width))
-                          : std::span<T>{},
+           first_held != nullptr ? first_held->features().first(rows * static_cast<std::size_t>(Lowered::input_width))
+                                 : std::span<T>{},
            targets);
     local_targets_ = targets;
     ops::check_targets(targets, CrossEntropy<Lowered, T>::classes, ignored_target);
     if constexpr (Lowered::takes_tokens)
-      if (stage_.first()) check_tokens(stage_.tokens().first(rows));
+      if (first_held != nullptr) check_tokens(first_held->tokens().first(rows));
   }
   static void check_tokens(std::span<const std::int32_t> tokens) {
     constexpr Index vocabulary = Lowered::template UnitOf<0>::template Layer<0>::vocabulary;
@@ -209,7 +211,7 @@ class Program {
   // The count comes before the pipeline's backward pass, so that gradients are of the global mean from the start.
   [[nodiscard]] Index count_targets() {
     std::array<std::int64_t, 1> count{0};
-    if (!stage_.last()) return 0;
+    if (held_.last_stage() == nullptr) return 0;
     for (const std::int32_t target : local_targets_) count[0] += target != ignored_target ? 1 : 0;
     axes_.for_batch_axes([&]<class P>(auto& communicator) { communicator.all_reduce(std::span(count)).wait(); });
     return count[0];
@@ -217,9 +219,9 @@ class Program {
 
   void run(const BatchShape& shape, const std::vector<schedule::Table>& tables, std::uint64_t step, bool training,
            double scale) {
+    using schedule::ActionKind;
     loss_ = {};
     const auto& actions = table_of(tables).actions;
-    int backwards_left = shape.micro_batches;
     std::conditional_t<(stages > 1), PendingMessages<PipelineHandle>, NoMessages> pending;
     for (const schedule::Action& action : actions) {
       if (schedule::is_message(action.kind)) {
@@ -227,11 +229,14 @@ class Program {
         continue;
       }
       if constexpr (stages > 1) pending.before(action);
-      if (action.kind == schedule::ActionKind::forward) {
+      if (schedule::is_hand(action.kind)) {
+        if constexpr (chunks_per_rank > 1) hand(shape, action);
+      } else if (action.kind == ActionKind::forward) {
         forward(shape, action, step, training);
-      } else if (action.kind != schedule::ActionKind::backward_weight) {
-        // Both parts run with the first.
-        backward(shape, action, step, scale, --backwards_left == 0);
+      } else {
+        if (action.kind != ActionKind::backward_weight) backward(shape, action, step, scale);
+        if constexpr (Lowered::unit_options.splits_backward)
+          if (action.kind != ActionKind::backward_input) backward_weights(shape, action, step);
       }
     }
     if constexpr (stages > 1) pending.finish();
@@ -240,51 +245,71 @@ class Program {
   [[nodiscard]] Index rows_of(const BatchShape& shape) const {
     return shape.micro_batch_rows(axes_.mesh().batch_share().size);
   }
-  [[nodiscard]] MicroBatch<Device> batch_of(const BatchShape& shape, int micro_batch, bool training,
+  [[nodiscard]] MicroBatch<Device> batch_of(const BatchShape& shape, const schedule::Action& action, bool training,
                                             std::uint64_t step) {
     const Index rows = rows_of(shape);
     const Index first = axes_.mesh().batch_share().rank * local_samples_ * shape.context;
-    return stage_.micro_batch(micro_batch * rows, first + micro_batch * rows, rows, training, step);
+    const Index local = action.micro_batch * rows;
+    return chunk(action.chunk).stage().micro_batch(local, first + local, rows, training, step);
   }
 
   void forward(const BatchShape& shape, const schedule::Action& action, std::uint64_t step, bool training) {
-    const auto batch = batch_of(shape, action.micro_batch, training, step);
+    ChunkType& held = chunk(action.chunk);
+    const auto batch = batch_of(shape, action, training, step);
     const Index local_row = action.micro_batch * rows_of(shape);
-    stage_.forward(batch, action.slot, local_row, axes_.tensor());
-    if (!stage_.last()) return;
-    const LossSum sum = stage_.loss(batch, action.slot, local_row, axes_.tensor()).forward();
+    held.stage().forward(batch, action.slot, local_row, axes_.tensor(), held);
+    if (!held.stage().last()) return;
+    const LossSum sum = held.stage().loss(batch, action.slot, local_row, axes_.tensor()).forward();
     loss_.sum += sum.sum;
     loss_.tokens += sum.tokens;
   }
-  void backward(const BatchShape& shape, const schedule::Action& action, std::uint64_t step, double scale, bool final) {
-    const auto batch = batch_of(shape, action.micro_batch, true, step);
+  void backward(const BatchShape& shape, const schedule::Action& action, std::uint64_t step, double scale) {
+    ChunkType& held = chunk(action.chunk);
+    const auto batch = batch_of(shape, action, true, step);
     const Index local_row = action.micro_batch * rows_of(shape);
     T* incoming = nullptr;
-    if (stage_.last()) {
-      const auto loss = stage_.loss(batch, action.slot, local_row, axes_.tensor());
+    if (held.stage().last()) {
+      const auto loss = held.stage().loss(batch, action.slot, local_row, axes_.tensor());
       loss.backward(scale);
       incoming = loss.logits.data();
     } else {
-      incoming = stage_.output_gradient(batch, action.slot).data();
+      incoming = held.stage().output_gradient(batch, action.slot).data();
     }
-    stage_.backward(batch, action.slot, local_row, incoming, axes_.tensor(), [&](Index unit) {
-      if (final) reduction_.complete(unit);
-    });
+    held.stage().backward(batch, action.slot, local_row, incoming, axes_.tensor(), held);
+  }
+  void backward_weights(const BatchShape& shape, const schedule::Action& action, std::uint64_t step) {
+    ChunkType& held = chunk(action.chunk);
+    held.stage().backward_weights(batch_of(shape, action, true, step), action.slot, action.micro_batch * rows_of(shape),
+                                  held);
+  }
+
+  // A value of a boundary that two chunks of this rank share.
+  void hand(const BatchShape& shape, const schedule::Action& action) {
+    const auto batch = batch_of(shape, action, true, 0);
+    auto& taker = chunk(action.chunk).stage();
+    auto& giver = chunk(schedule::giving_chunk(action)).stage();
+    if (action.kind == schedule::ActionKind::hand_forward)
+      device_.copy(std::span<const T>(giver.output(batch, action.from_slot).flat()),
+                   taker.input(batch, action.slot).flat());
+    else
+      device_.copy(std::span<const T>(giver.input_gradient(batch, action.from_slot).flat()),
+                   taker.output_gradient(batch, action.slot).flat());
   }
 
   [[nodiscard]] auto post(const BatchShape& shape, const schedule::Action& action) {
-    const auto batch = batch_of(shape, action.micro_batch, true, 0);
+    const auto batch = batch_of(shape, action, true, 0);
+    auto& stage = chunk(action.chunk).stage();
     const int peer = schedule::partner_of(S::Pipeline::pipeline, action.kind, {stage_index(), action.chunk}).stage;
     auto& pipeline = axes_.pipeline();
     switch (action.kind) {
       case schedule::ActionKind::send_forward:
-        return pipeline.send(std::span<const T>(stage_.output(batch, action.slot).flat()), peer);
+        return pipeline.send(std::span<const T>(stage.output(batch, action.slot).flat()), peer);
       case schedule::ActionKind::receive_forward:
-        return pipeline.receive(stage_.input(batch, action.slot).flat(), peer);
+        return pipeline.receive(stage.input(batch, action.slot).flat(), peer);
       case schedule::ActionKind::send_backward:
-        return pipeline.send(std::span<const T>(stage_.input_gradient(batch, action.slot).flat()), peer);
+        return pipeline.send(std::span<const T>(stage.input_gradient(batch, action.slot).flat()), peer);
       default:
-        return pipeline.receive(stage_.output_gradient(batch, action.slot).flat(), peer);
+        return pipeline.receive(stage.output_gradient(batch, action.slot).flat(), peer);
     }
   }
 
@@ -292,7 +317,8 @@ class Program {
   // travels whether all were given the same batch: n numbers are equal where n times their squares' sum is the square
   // of their sum.
   [[nodiscard]] BatchResult share_result(const BatchShape& shape, Index tokens) {
-    const bool counts = stage_.last() && stage_.tensor_rank() == 0 && axes_.mesh().batch_share().rank == 0;
+    const bool counts = held_.last_stage() != nullptr && axes_.mesh().template along<axes::Tensor>().rank == 0 &&
+                        axes_.mesh().batch_share().rank == 0;
     std::array<double, 8> numbers{loss_.sum, counts ? static_cast<double>(tokens) : 0.0};
     if constexpr (S::static_ranks > 1 || S::has_dynamic) {
       const std::array<Index, 3> sizes{shape.samples, shape.context, shape.micro_batches};
@@ -304,29 +330,18 @@ class Program {
       axes_.world().all_reduce(std::span(numbers)).wait();
       const auto ranks = static_cast<double>(axes_.mesh().ranks());
       for (std::size_t i = 2; i < 5; ++i) {
-        if (ranks * numbers[3 + i] != numbers[i] * numbers[i]) verify_shape(shape);
+        if (ranks * numbers[3 + i] != numbers[i] * numbers[i]) verify_same_shape(axes_.world(), shape);
       }
     }
     return {numbers[0], static_cast<Index>(std::llround(numbers[1]))};
   }
   // Called by all ranks or none. Sizes so large that the sums above were rounded are equal all the same.
-  [[gnu::cold]] void verify_shape(const BatchShape& shape) {
-    const std::array<Index, 3> mine{shape.samples, shape.context, shape.micro_batches};
-    std::vector<Index> all(mine.size() * static_cast<std::size_t>(axes_.mesh().ranks()));
-    axes_.world().all_gather(std::span<const Index>(mine), std::span(all)).wait();
-    for (std::size_t rank = 1; 3 * rank < all.size(); ++rank)
-      if (!std::equal(all.begin(), all.begin() + 3, all.begin() + static_cast<std::ptrdiff_t>(3 * rank)))
-        throw ConfigurationError(concatenate("dtrain: rank 0 was given a batch of ", all[0], " samples of ", all[1],
-                                             " tokens in ", all[2], " micro-batches, rank ", rank, " one of ",
-                                             all[3 * rank], " samples of ", all[3 * rank + 1], " tokens in ",
-                                             all[3 * rank + 2], " micro-batches; give all ranks the same."));
-  }
 
   void gather_logits(Index row, std::span<T> result) {
     using Loss = CrossEntropy<Lowered, T>;
-    if (stage_.last()) {
-      const auto batch = stage_.micro_batch(0, 0, local_samples_ * stage_.context(), false, 0);
-      const Matrix<T> logits = stage_.output(batch, 0);
+    if (auto* const stage = held_.last_stage()) {
+      const auto batch = stage->micro_batch(0, 0, local_samples_ * stage->context(), false, 0);
+      const Matrix<T> logits = stage->output(batch, 0);
       if constexpr (Loss::splits_columns) {
         std::vector<T> whole(static_cast<std::size_t>(logits.columns() * Lowered::tensor.degree));
         axes_.tensor()
@@ -350,12 +365,12 @@ class Program {
   // The rank of the last stage that is first along every other axis.
   [[nodiscard]] int last_stage_root() const {
     const int ranks_per_stage = axes_.mesh().ranks() / stages;
-    return (stages - 1) * ranks_per_stage;
+    return S::Pipeline::pipeline.place(S::Pipeline::virtual_stages - 1).stage * ranks_per_stage;
   }
 
+  Device& device_;
   AxisCommunicators<S, C>& axes_;
-  Stage<Lowered, Format, Device, stages == 1> stage_;
-  GradientReduction<Lowered, S, Format, Device, C> reduction_;
+  RankChunks<Lowered, S, Format, Device, C> held_;
   std::vector<schedule::Table> training_{};
   std::vector<schedule::Table> evaluation_{};
   int training_micro_batches_ = 0;

@@ -51,6 +51,27 @@ constexpr int in_flight_limit(int stage, int stages, int micro_batches, [[maybe_
     return S::in_flight(stage, stages, micro_batches);
 }
 
+namespace detail {
+template <class S>
+constexpr bool splits_backward_pass(int stages, int chunks) {
+  if constexpr (requires { S::splits_backward; }) {
+    return S::splits_backward;
+  } else if constexpr (Schedule<S>) {
+    for (const Table& table : tables_of<S>(stages, stages, chunks))
+      for (const Action& action : table.actions)
+        if (action.kind == ActionKind::backward_input) return true;
+    return false;
+  } else {
+    return false;
+  }
+}
+}  // namespace detail
+
+/// Whether `S` runs the backward passes of inputs and of weights apart: what it says as `splits_backward`, or else what
+/// its tables for `Stages` stages do.
+template <class S, int Stages, int Chunks = own_chunks<S>>
+inline constexpr bool splits_backward_pass = detail::splits_backward_pass<S>(Stages, Chunks);
+
 /// Judges given tables by the in-flight limits that `S` declares.
 template <Schedule S>
 constexpr Verdict judge_tables(const std::vector<Table>& tables, int micro_batches, int chunks = own_chunks<S>) {

@@ -1,36 +1,19 @@
-// The sizes of one pipeline stage: where its units' parameters and saved values lie, and the bytes of each kind.
+// The sizes of one run of units: where parameters and saved values lie, and which parts of the region are sharded.
 #pragma once
 
 #include <algorithm>
-#include <array>
-#include <string_view>
-#include <utility>
 #include <vector>
 
 #include "dtrain/core/precision.hpp"
 #include "dtrain/parallel/batch_shape.hpp"
 #include "dtrain/parallel/cross_entropy.hpp"
 #include "dtrain/parallel/lowered_model.hpp"
+#include "dtrain/parallel/recompute.hpp"
 
 namespace dtrain::parallel {
 
 /// Rows that buffers of a micro-batch are planned for: 32 keep every planned buffer aligned to 64 bytes.
 inline constexpr Index row_multiple = 32;
-
-/// Bytes of one rank by kind. What is planned is what is allocated.
-struct MemoryPlan {
-  Index parameters = 0;
-  Index gradients = 0;
-  Index activations = 0;  ///< of all micro-batches in flight, with the messages between stages
-  Index transient = 0;    ///< shared by all layers: values of the forward pass, gradients of activations
-  Index constants = 0;
-  Index tokens = 0;  ///< inputs and targets of the local batch
-
-  [[nodiscard]] constexpr Index total() const {
-    return parameters + gradients + activations + transient + constants + tokens;
-  }
-  friend constexpr bool operator==(const MemoryPlan&, const MemoryPlan&) = default;
-};
 
 /// Where one unit of a stage lies.
 struct UnitPlacement {
@@ -38,49 +21,76 @@ struct UnitPlacement {
   Extent output{};       ///< in a slot of activations, as the next two
   Extent saved{};
   Extent deferred{};
+  /// Of its forward pass only the output is kept; what else is saved lies in memory that all units share.
+  bool recomputed = false;
 };
 
-/// A stage holds the units [units.begin, units.end) of the model.
+/// Sizes of memory that the units of a rank share, each while it runs.
+struct SharedPlan {
+  Extent transient;      ///< values of the forward pass
+  Extent exchange;       ///< room to gather features in
+  Extent recomputed;     ///< what a unit saves whose forward pass is run again
+  Extent gradient_slot;  ///< of the pool of activation gradients
+  int gradient_slots = 1;
+  Index gathered = 0;  ///< elements of the largest unit's parameters, those of ties included
+
+  constexpr SharedPlan& include(const SharedPlan& other) {
+    transient = larger(transient, other.transient);
+    exchange = larger(exchange, other.exchange);
+    recomputed = larger(recomputed, other.recomputed);
+    gradient_slot = larger(gradient_slot, other.gradient_slot);
+    gradient_slots = std::max(gradient_slots, other.gradient_slots);
+    gathered = std::max(gathered, other.gathered);
+    return *this;
+  }
+  /// All that grows with the micro-batch.
+  [[nodiscard]] constexpr Extent extent() const {
+    return transient + exchange + recomputed + static_cast<Index>(gradient_slots) * gradient_slot;
+  }
+};
+
+/// A run of units [units.begin, units.end) of the model: a stage, or one chunk of it.
 template <class Lowered, NumberFormat Format>
 class StagePlan {
   using T = typename PrecisionOf<Format>::Parameter;
-  using G = typename PrecisionOf<Format>::Gradient;
 
  public:
-  constexpr StagePlan(Range units, int tensor_degree) : units_(units), degree_(tensor_degree) {
+  constexpr explicit StagePlan(Range units, RecomputationRule recomputation = {}) : units_(units) {
     Index parameters = 0;
-    Extent saved{};
+    Extent slot{};
     for (Index u = units.begin; u < units.end; ++u) {
       const ElementTable& element = element_of(u);
-      UnitPlacement place{.parameters = parameters, .output = saved};
+      UnitPlacement place{.parameters = parameters, .output = slot, .recomputed = recomputes(u, recomputation)};
       place.saved = place.output + element.output;
-      place.deferred = place.saved + element.saved;
+      place.deferred = place.recomputed ? place.saved : place.saved + element.saved;
       placements_.push_back(place);
       parameters += element.parameter_size;
-      saved = place.deferred + element.deferred;
-      transient_ = larger(transient_, element.transient);
-      exchange_ = larger(exchange_, element.exchange);
-      gradient_slot_ = larger(gradient_slot_, element.gradient_slot);
-      gradient_slots_ = std::max(gradient_slots_, element.gradient_slots + 1);
+      slot = place.deferred + element.deferred;
+      shared_.include({.transient = element.transient,
+                       .exchange = element.exchange,
+                       .recomputed = place.recomputed ? element.saved : Extent{},
+                       .gradient_slot = element.gradient_slot,
+                       .gradient_slots = element.gradient_slots + 1,
+                       .gathered = gathered_size(u)});
     }
     owned_parameters_ = parameters;
     for (const Tie& tie : Lowered::ties)
-      if (holds_element(tie.user) && !holds_element(tie.owner)) parameters += round_up(tie.size, parameter_alignment);
+      if (holds_copy(tie)) parameters += round_up(tie.size, parameter_alignment);
     parameter_size_ = parameters;
     if (!first()) {
-      input_ = saved;
-      saved += input_extent();
-      input_gradient_ = saved;
-      saved += input_extent();
+      input_ = slot;
+      slot += input_extent();
+      input_gradient_ = slot;
+      slot += input_extent();
     }
     if (last()) {
-      statistics_ = saved;
-      saved += CrossEntropy<Lowered, T>::statistics;
+      statistics_ = slot;
+      slot += CrossEntropy<Lowered, T>::statistics;
     } else {
-      output_gradient_ = saved;
-      saved += output_extent();
+      output_gradient_ = slot;
+      slot += output_extent();
     }
-    slot_ = saved;
+    slot_ = slot;
   }
 
   [[nodiscard]] constexpr Range units() const { return units_; }
@@ -89,38 +99,70 @@ class StagePlan {
   [[nodiscard]] constexpr const UnitPlacement& placement(Index unit) const {
     return placements_[static_cast<std::size_t>(unit - units_.begin)];
   }
-  /// Elements of the stage's parameter region; the copies of tied parameters lie at its end.
+
+  /// Elements of the parameter region; the copies of tied parameters lie at its end.
   [[nodiscard]] constexpr Index parameter_size() const { return parameter_size_; }
   [[nodiscard]] constexpr Index owned_parameters() const { return owned_parameters_; }
+  /// The part of the region that a unit owns.
+  [[nodiscard]] constexpr Range region_of(Index unit) const {
+    const Index begin = placement(unit).parameters;
+    return {begin, begin + element_of(unit).parameter_size};
+  }
   /// The regions of the units from last to first, as the backward pass completes their gradients.
   [[nodiscard]] constexpr std::vector<Range> backward_pieces() const {
     std::vector<Range> result;
-    Index end = owned_parameters_;
-    for (Index unit = units_.end - 1; unit >= units_.begin; --unit) {
-      const Index begin = placement(unit).parameters;
-      result.push_back({begin, end});
-      end = begin;
-    }
+    for (Index unit = units_.end - 1; unit >= units_.begin; --unit) result.push_back(region_of(unit));
     return result;
   }
-  [[nodiscard]] constexpr bool holds_element(int element) const {
-    const Index unit = Lowered::table[static_cast<std::size_t>(element)].first_unit;
-    return units_.contains(unit);
+  /// Where the parts of the region end that ZeRO shards: units, cut around parameters that others are tied to, so that
+  /// all holders of such a parameter cut it alike; and the copies.
+  [[nodiscard]] constexpr std::vector<Index> group_ends() const {
+    std::vector<Index> ends;
+    for (Index unit = units_.begin; unit < units_.end; ++unit) {
+      for (const Tie& tie : Lowered::ties)
+        if (holds_element(tie.owner) && unit_of(tie.owner) == unit) {
+          ends.push_back(placement(unit).parameters + tie.offset);
+          ends.push_back(ends.back() + round_up(tie.size, parameter_alignment));
+        }
+      ends.push_back(region_of(unit).end);
+    }
+    for (const Tie& tie : Lowered::ties)
+      if (holds_copy(tie)) ends.push_back(tied_range(tie).end);
+    std::sort(ends.begin(), ends.end());
+    return ends;
   }
-  /// Where the parameter of a tie lies on a stage that reads it: with its owner, or in the copy at the end.
-  [[nodiscard]] constexpr Index tied_offset(const Tie& wanted) const {
-    if (holds_element(wanted.owner))
-      return placement(Lowered::table[static_cast<std::size_t>(wanted.owner)].first_unit).parameters + wanted.offset;
+  [[nodiscard]] constexpr bool holds_element(int element) const { return units_.contains(unit_of(element)); }
+  /// Whether a tie's user is here and its owner elsewhere, so that a copy stands at the end of the region.
+  [[nodiscard]] constexpr bool holds_copy(const Tie& tie) const {
+    return holds_element(tie.user) && !holds_element(tie.owner);
+  }
+  /// Where the parameter of a tie lies where it is read or owned: with its owner, or in the copy at the end.
+  [[nodiscard]] constexpr Range tied_range(const Tie& wanted) const {
+    const Index size = round_up(wanted.size, parameter_alignment);
+    if (holds_element(wanted.owner)) {
+      const Index at = placement(unit_of(wanted.owner)).parameters + wanted.offset;
+      return {at, at + size};
+    }
     Index at = owned_parameters_;
     for (const Tie& tie : Lowered::ties) {
       if (tie.user == wanted.user) break;
-      if (holds_element(tie.user) && !holds_element(tie.owner)) at += round_up(tie.size, parameter_alignment);
+      if (holds_copy(tie)) at += round_up(tie.size, parameter_alignment);
     }
-    return at;
+    return {at, at + size};
+  }
+  /// Elements that a unit needs of parameters: its own, and behind them the one it is tied to.
+  [[nodiscard]] static constexpr Index gathered_size(Index unit) {
+    const int element = Lowered::element_of(static_cast<int>(unit));
+    Index size = Lowered::table[static_cast<std::size_t>(element)].parameter_size;
+    for (const Tie& tie : Lowered::ties)
+      if (tie.user == element) size += round_up(tie.size, parameter_alignment);
+    return size;
   }
 
   // Regions of a slot of activations.
   [[nodiscard]] constexpr Extent slot() const { return slot_; }
+  /// The part of a slot that holds the logits.
+  [[nodiscard]] constexpr Extent logits() const { return last() ? element_of(units_.end - 1).output : Extent{}; }
   [[nodiscard]] constexpr Extent input() const { return input_; }
   [[nodiscard]] constexpr Extent input_gradient() const { return input_gradient_; }
   [[nodiscard]] constexpr Extent output_gradient() const { return output_gradient_; }
@@ -133,42 +175,35 @@ class StagePlan {
     const ElementTable& element = element_of(units_.end - 1);
     return detail::extent_of<T, T>(element.leaving, element.leaving_width);
   }
-  // Regions shared by all units.
-  [[nodiscard]] constexpr Extent transient() const { return transient_; }
-  [[nodiscard]] constexpr Extent exchange() const { return exchange_; }
-  [[nodiscard]] constexpr Extent gradient_slot() const { return gradient_slot_; }
-  [[nodiscard]] constexpr int gradient_slots() const { return gradient_slots_; }
+  [[nodiscard]] constexpr const SharedPlan& shared() const { return shared_; }
 
   /// Rows that a slot is planned for, and of these the sequence shard's.
   [[nodiscard]] static constexpr Index row_capacity(Index rows) { return round_up(rows, row_multiple); }
-  [[nodiscard]] constexpr Index shard_capacity(Index rows) const {
-    return round_up((rows + degree_ - 1) / degree_, row_multiple);
+  [[nodiscard]] static constexpr Index shard_capacity(Index rows) {
+    return round_up((rows + Lowered::tensor.degree - 1) / Lowered::tensor.degree, row_multiple);
   }
-
-  /// Bytes of this rank for micro-batches of `rows` rows with `slots` of them in flight, `local_rows` rows of the
-  /// batch in all, and `constants` elements of constants.
-  [[nodiscard]] constexpr MemoryPlan memory(Index rows, int slots, Index local_rows, Index constants) const {
-    const Index full = row_capacity(rows);
-    const Index shard = shard_capacity(rows);
-    const Extent shared = transient_ + exchange_ + static_cast<Index>(gradient_slots_) * gradient_slot_;
-    MemoryPlan plan{.parameters = parameter_size_ * static_cast<Index>(sizeof(T)),
-                    .gradients = parameter_size_ * static_cast<Index>(sizeof(G)),
-                    .activations = slots * slot_.bytes(full, shard),
-                    .transient = shared.bytes(full, shard),
-                    .constants = constants * static_cast<Index>(sizeof(Accumulator<T>))};
+  /// Bytes of inputs and targets of a local batch of so many rows.
+  [[nodiscard]] constexpr Index token_bytes(Index local_rows) const {
+    Index bytes = 0;
     if (first())
-      plan.tokens += local_rows * (Lowered::takes_tokens ? 4 : Lowered::input_width * static_cast<Index>(sizeof(T)));
-    if (last()) plan.tokens += local_rows * 4;
-    return plan;
+      bytes += local_rows * (Lowered::takes_tokens ? 4 : Lowered::input_width * static_cast<Index>(sizeof(T)));
+    if (last()) bytes += local_rows * 4;
+    return bytes;
   }
 
  private:
   static constexpr const ElementTable& element_of(Index unit) {
     return Lowered::table[static_cast<std::size_t>(Lowered::element_of(static_cast<int>(unit)))];
   }
+  static constexpr Index unit_of(int element) { return Lowered::table[static_cast<std::size_t>(element)].first_unit; }
+  // The loss overwrites the output of the model's last unit, which therefore is not computed again.
+  static constexpr bool recomputes(Index unit, const RecomputationRule& rule) {
+    const ElementTable& element = element_of(unit);
+    return rule.every > 0 && element.repeated && unit + 1 < Lowered::units &&
+           (unit - element.first_unit) % rule.every == 0;
+  }
 
   Range units_;
-  int degree_;
   std::vector<UnitPlacement> placements_;
   Index owned_parameters_ = 0;
   Index parameter_size_ = 0;
@@ -177,10 +212,7 @@ class StagePlan {
   Extent input_gradient_{};
   Extent output_gradient_{};
   Extent statistics_{};
-  Extent transient_{};
-  Extent exchange_{};
-  Extent gradient_slot_{};
-  int gradient_slots_ = 1;
+  SharedPlan shared_{};
 };
 
 }  // namespace dtrain::parallel

@@ -6,9 +6,36 @@
 
 #include "dtrain/parallel/lowered_model.hpp"
 #include "dtrain/parallel/partition.hpp"
+#include "dtrain/parallel/rank_plan.hpp"
 #include "dtrain/parallel/strategy.hpp"
 
 namespace dtrain::parallel {
+
+namespace detail {
+// How the units of a model run under a strategy.
+template <class S>
+struct UnitOptionsOf {
+  using Pipeline = typename S::Pipeline;
+  static constexpr UnitOptions value{
+      .recomputes_attention = S::recomputation.attention,
+      .recomputes_norms = S::recomputation.norms,
+      .recomputes_activations = S::recomputation.activations,
+      .splits_backward =
+          schedule::splits_backward_pass<typename Pipeline::Schedule, Pipeline::degree, Pipeline::chunks>};
+};
+}  // namespace detail
+
+/// `Model` lowered for a strategy, in element type `T`.
+template <class Model, class S, class T>
+using LoweredFor = LoweredModel<Model, typename S::Tensor, T, detail::UnitOptionsOf<S>>;
+
+/// A schedule that splits the backward pass reads the activations twice, so that recomputation would run twice too.
+template <class Schedule, bool Recomputes, bool Splits>
+concept RecomputesOnce = !(Recomputes && Splits);
+
+/// No two layers read the same tied parameter where a pipeline may part them.
+template <bool Unique, int Stages>
+concept OneUserPerTie = Unique || Stages == 1;
 
 /// A model has places enough to cut it into `Stages` stages: between units whose values lie in the residual stream.
 template <int Pieces, int Stages>
@@ -17,7 +44,7 @@ concept StagesFit = Stages <= Pieces;
 /// The stages of a model under a strategy, balanced by the FLOPs of their forward passes.
 template <class Lowered, class S>
 struct Stages {
-  static constexpr int count = S::Pipeline::degree;
+  static constexpr int count = S::Pipeline::virtual_stages;
   /// The context that costs are weighed at: the longest the model takes.
   static constexpr Index context = Lowered::max_context > 0 ? Lowered::max_context : 1024;
   static constexpr int pieces = [] {
@@ -43,10 +70,23 @@ struct Stages {
     return result;
   }();
 
-  /// Refuses, in one sentence, more stages than the model can be cut into.
+  static constexpr bool ties_are_unique = [] {
+    for (const Tie& tie : Lowered::ties)
+      for (const Tie& other : Lowered::ties)
+        if (tie.user != other.user && tie.owner == other.owner && tie.offset == other.offset) return false;
+    return true;
+  }();
+
+  /// Refuses, in one sentence each, what cannot be cut or run in stages.
   static consteval bool check() {
     static_assert(StagesFit<pieces, count>,
                   "dtrain: the model has fewer pieces to cut it into than the strategy has pipeline stages");
+    static_assert(OneUserPerTie<ties_are_unique, count>,
+                  "dtrain: two layers use the storage of one parameter, which a pipeline does not support");
+    static_assert(
+        RecomputesOnce<typename S::Pipeline::Schedule, S::recomputation.any(), Lowered::unit_options.splits_backward>,
+        "dtrain: the schedule splits the backward pass, which then would recompute everything twice; leave "
+        "Recompute out, or choose a schedule with whole backward passes");
     return true;
   }
 
@@ -57,5 +97,16 @@ struct Stages {
     return stage;
   }
 };
+
+/// The memory plan of a rank of pipeline stage `stage`, number `shard_rank` of `shard_ranks` that share out parameters.
+template <class Lowered, class S, NumberFormat Format>
+constexpr RankPlan<Lowered, Format> plan_of_rank(int stage, int shard_ranks, int shard_rank) {
+  std::array<Range, static_cast<std::size_t>(S::Pipeline::chunks)> ranges{};
+  for (int c = 0; c < S::Pipeline::chunks; ++c)
+    ranges[static_cast<std::size_t>(c)] =
+        Stages<Lowered, S>::ranges[static_cast<std::size_t>(S::Pipeline::pipeline.virtual_stage({stage, c}))];
+  return RankPlan<Lowered, Format>(std::span<const Range>(ranges), S::recomputation, S::sharding, shard_ranks,
+                                   shard_rank);
+}
 
 }  // namespace dtrain::parallel

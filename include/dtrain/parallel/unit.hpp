@@ -270,9 +270,8 @@ class Unit<nn::NodeList<Nodes...>, Tensor, Entering, EnteringFeatures, T, Option
       using L = Layer<I>;
       const Site<Unit, I, T, G, Device> site(batch, memory);
       const Exchange<Tensor.degree, T, Device> exchange{batch, memory.exchange};
-      if constexpr (place.recompute_input != NodePlan::no_node)
-        forward_node<place.recompute_input>(batch, memory, communicator);
-      if constexpr (place.recompute_own != NodePlan::no_node) forward_node<I>(batch, memory, communicator);
+      if constexpr (place.recomputes_input) forward_node<place.producer>(batch, memory, communicator);
+      if constexpr (place.recomputes_own) forward_node<I>(batch, memory, communicator);
       const auto leaving_gradient = gradient(place.gradient_leaving, rule.leaving_width, rule.leaving, batch, memory);
       const auto out = gradient(place.gradient_out, rule.out_width, rule.rule.out, batch, memory);
       if constexpr (Options.splits_backward && detail::parameter_count<L>() > 0) {

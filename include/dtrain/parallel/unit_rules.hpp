@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "dtrain/nn/sequence.hpp"
-#include "dtrain/parallel/buffer_plan.hpp"
+#include "dtrain/parallel/buffer_planner.hpp"
 #include "dtrain/parallel/redistribution.hpp"
 
 namespace dtrain::parallel {

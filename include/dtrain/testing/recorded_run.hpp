@@ -68,16 +68,21 @@ struct RecordedRun {
 
 namespace detail {
 
-/// Elements of a region that belong to one whole tensor on one rank.
+/// Elements that a rank keeps of one whole tensor, among those of all its chunks.
 struct HeldTensor {
   std::string name;
   Index whole_size = 0;
-  std::vector<std::pair<Index, Index>> elements;  ///< place in the region, place in the whole tensor
+  std::vector<std::pair<Index, Index>> elements{};  ///< place in the copy, place in the whole tensor
+
+  void add(Index place, Index whole, Index count) {
+    for (Index i = 0; i < count; ++i) elements.push_back({place + i, whole + i});
+  }
 };
 
 /// One rank's half of a record: copies of its regions, to be put together when all ranks are done.
 struct RankRecord {
-  std::vector<HeldTensor> held;
+  std::vector<HeldTensor> held_weights;
+  std::vector<HeldTensor> held_gradients;
   std::vector<double> start;
   std::vector<train::StepReport> reports;
   std::vector<std::vector<double>> gradients;
@@ -87,9 +92,20 @@ struct RankRecord {
   Index allocated_bytes = 0;
 };
 
-template <class T>
-std::vector<double> copy_of(std::span<T> region) {
-  return {region.begin(), region.end()};
+// Copies of what the chunks of a program keep, one behind the other.
+template <class Program>
+std::vector<double> copy_of_weights(Program& program) {
+  std::vector<double> copy;
+  for (auto& chunk : program.chunks())
+    for (const auto value : chunk->stage().parameters()) copy.push_back(static_cast<double>(value));
+  return copy;
+}
+template <class Program>
+std::vector<double> copy_of_gradients(Program& program) {
+  std::vector<double> copy;
+  for (auto& chunk : program.chunks())
+    for (const auto value : chunk->stage().gradients()) copy.push_back(static_cast<double>(value));
+  return copy;
 }
 
 /// Fills a range of samples of the batch of a step.
@@ -122,12 +138,13 @@ void fill_batch(const RunOptions& options, Index classes, int step, Range sample
 /// Puts the ranks' pieces of tensors together. Throws Error where two ranks hold other bits for the same element, or
 /// where nobody holds one.
 inline WholeTensors assemble(const std::vector<RankRecord>& ranks, std::string_view what, std::string_view strategy,
+                             const std::function<const std::vector<HeldTensor>&(const RankRecord&)>& held_of,
                              const std::function<const std::vector<double>&(const RankRecord&)>& region_of) {
   WholeTensors whole;
   std::map<std::string, std::vector<int>> holders;
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
     const std::vector<double>& region = region_of(ranks[rank]);
-    for (const HeldTensor& tensor : ranks[rank].held) {
+    for (const HeldTensor& tensor : held_of(ranks[rank])) {
       auto& values = whole[tensor.name];
       auto& holder = holders[tensor.name];
       values.resize(static_cast<std::size_t>(tensor.whole_size));
@@ -151,15 +168,53 @@ inline WholeTensors assemble(const std::vector<RankRecord>& ranks, std::string_v
   return whole;
 }
 
-template <class Stage>
-std::vector<HeldTensor> held_tensors(Stage& stage) {
-  std::vector<HeldTensor> held;
-  for (const parallel::LocalParameter& parameter : stage.map()) {
-    HeldTensor tensor{parameter.name, parameter.whole_rows * parameter.whole_columns, {}};
-    parallel::for_each_element(parameter, [&](Index local, Index whole) { tensor.elements.push_back({local, whole}); });
-    held.push_back(std::move(tensor));
+template <class Program>
+void find_held_tensors(Program& program, RankRecord& record) {
+  Index weights = 0;
+  Index gradients = 0;
+  for (auto& chunk : program.chunks()) {
+    const auto& store = chunk->stage().store();
+    for (const parallel::LocalParameter& parameter : store.map()) {
+      const HeldTensor tensor{parameter.name, parameter.whole_rows * parameter.whole_columns};
+      record.held_weights.push_back(tensor);
+      store.for_parameter_runs(parameter, [&](Index at, Index whole, Index count) {
+        record.held_weights.back().add(weights + at, whole, count);
+      });
+      record.held_gradients.push_back(tensor);
+      store.for_gradient_runs(parameter, [&](Index at, Index whole, Index count) {
+        record.held_gradients.back().add(gradients + at, whole, count);
+      });
+    }
+    weights += static_cast<Index>(chunk->stage().parameters().size());
+    gradients += static_cast<Index>(chunk->stage().gradients().size());
   }
-  return held;
+}
+
+/// Changes the weights before the first step.
+template <class Format, class Trainer>
+void change_start(Trainer& trainer, const RunOptions& options) {
+  for (std::size_t c = 0; c < trainer.program().chunks().size(); ++c) {
+    auto& stage = trainer.program().chunks()[c]->stage();
+    [[maybe_unused]] auto& optimizer = trainer.optimizer_states()[c];
+    for (const parallel::LocalParameter& parameter : stage.map())
+      stage.store().for_update_runs(parameter, [&](Index at, Index state, Index whole, Index count) {
+        for (Index i = 0; i < count; ++i) {
+          const auto changed = [&](auto& element) {
+            using Element = std::remove_reference_t<decltype(element)>;
+            element = static_cast<Element>(options.start(parameter.name, whole + i, static_cast<double>(element)));
+          };
+          auto& weight = stage.parameters()[static_cast<std::size_t>(at + i)];
+          if constexpr (PrecisionOf<Format>::has_master) {
+            auto& master = optimizer.masters()[static_cast<std::size_t>(state + i)];
+            changed(master);
+            weight = master;
+          } else {
+            changed(weight);
+          }
+        }
+      });
+  }
+  trainer.program().publish_parameters();
 }
 
 /// One rank's part of a run.
@@ -170,24 +225,9 @@ void record_rank(train::Rank<S, Host>& rank, const RunOptions& options, RankReco
                          .optimizer = options.optimizer,
                          .clip = options.max_norm,
                          .seed = options.seed});
-  auto& stage = trainer.program().stage();
-  record.held = held_tensors(stage);
-  if (options.start)
-    for (const HeldTensor& tensor : record.held)
-      for (const auto& [local, whole] : tensor.elements) {
-        const auto at = static_cast<std::size_t>(local);
-        const auto changed = [&](auto& element) {
-          using Element = std::remove_reference_t<decltype(element)>;
-          element = static_cast<Element>(options.start(tensor.name, whole, static_cast<double>(element)));
-        };
-        if constexpr (PrecisionOf<Format>::has_master) {
-          changed(trainer.optimizer_state().masters()[at]);
-          stage.parameters()[at] = trainer.optimizer_state().masters()[at];
-        } else {
-          changed(stage.parameters()[at]);
-        }
-      }
-  record.start = copy_of(stage.parameters());
+  find_held_tensors(trainer.program(), record);
+  if (options.start) change_start<Format>(trainer, options);
+  record.start = copy_of_weights(trainer.program());
   const parallel::BatchShape shape{
       .samples = options.samples, .context = options.context, .micro_batches = options.micro_batches};
   constexpr Index classes = Trainer::Program::classes;
@@ -197,9 +237,9 @@ void record_rank(train::Rank<S, Host>& rank, const RunOptions& options, RankReco
   };
   for (; now < options.steps; ++now) {
     record.reports.push_back(trainer.step(shape, feed));
-    record.gradients.push_back(copy_of(stage.gradients()));
+    record.gradients.push_back(copy_of_gradients(trainer.program()));
     for (double& gradient : record.gradients.back()) gradient /= record.reports.back().loss_scale;
-    record.weights.push_back(copy_of(stage.parameters()));
+    record.weights.push_back(copy_of_weights(trainer.program()));
   }
   record.evaluation_loss = trainer.program().evaluate(shape, feed).loss();
   record.planned_bytes = trainer.memory().total();
@@ -247,17 +287,19 @@ RecordedRun record_run(const RunOptions& options) {
   RecordedRun run;
   run.strategy = name;
   run.micro_batches = options.micro_batches;
-  run.start = detail::assemble(ranks, "start", name, [](const Record& r) -> const auto& { return r.start; });
+  const auto weights = [](const Record& r) -> const auto& { return r.held_weights; };
+  const auto gradients = [](const Record& r) -> const auto& { return r.held_gradients; };
+  run.start = detail::assemble(ranks, "start", name, weights, [](const Record& r) -> const auto& { return r.start; });
   for (std::size_t step = 0; step < static_cast<std::size_t>(options.steps); ++step) {
     RecordedStep recorded;
     recorded.tokens = ranks[0].reports[step].counted_tokens;
     recorded.loss = detail::agreed(ranks, "loss", name, [=](const Record& r) { return r.reports[step].loss; });
     recorded.gradient_norm =
         detail::agreed(ranks, "norm", name, [=](const Record& r) { return r.reports[step].gradient_norm; });
-    recorded.gradients =
-        detail::assemble(ranks, "gradient", name, [=](const Record& r) -> const auto& { return r.gradients[step]; });
-    recorded.weights =
-        detail::assemble(ranks, "weight", name, [=](const Record& r) -> const auto& { return r.weights[step]; });
+    recorded.gradients = detail::assemble(ranks, "gradient", name, gradients,
+                                          [=](const Record& r) -> const auto& { return r.gradients[step]; });
+    recorded.weights = detail::assemble(ranks, "weight", name, weights,
+                                        [=](const Record& r) -> const auto& { return r.weights[step]; });
     run.steps.push_back(std::move(recorded));
   }
   run.evaluation_loss =

@@ -1,7 +1,6 @@
 // The optimizer of one rank: its state beside the parameters, and the update of all of them.
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -13,12 +12,12 @@
 #include "dtrain/device/arena.hpp"
 #include "dtrain/ops/host/reduce.hpp"
 #include "dtrain/optim/optimizer.hpp"
-#include "dtrain/parallel/parameter_map.hpp"
+#include "dtrain/parallel/parameter_store.hpp"
 
 namespace dtrain::train {
 
-/// State for a region of parameters that `map` describes, in the numbers of `Format`: a scalar or a `Precision`. Where
-/// the parameters are narrower than what is updated, master weights lie in front of the optimizer's own state.
+/// State for the parameters of one chunk that this rank updates, in the numbers of `Format`: a scalar or a `Precision`.
+/// Where the parameters are narrower than what is updated, master weights lie in front of the optimizer's own state.
 template <class Optimizer, NumberFormat Format, class Device>
 class OptimizerState {
  public:
@@ -30,23 +29,15 @@ class OptimizerState {
   static constexpr auto states = static_cast<std::size_t>(Optimizer::states);
   static constexpr bool has_master = PrecisionOf<Format>::has_master;
 
-  /// `seed` is that of the parameters: master weights start from the numbers that the parameters were rounded from.
-  OptimizerState(Device& device, Index parameters, const std::vector<parallel::LocalParameter>& map, std::uint64_t seed)
-      : device_(device), size_(parameters), arena_(device.allocate(bytes_for(parameters), Contents::zero)) {
-    if constexpr (has_master)
-      for (const parallel::LocalParameter& parameter : map) parallel::initialize(parameter, seed, masters());
-    // Neighbours of one decay are updated in one sweep: the padding between them stays 0. Sorted by place, since the
-    // map's order is that of the model, and a sweep may not run over parameters of the other kind in between.
-    std::vector<Run> sorted;
-    for (const parallel::LocalParameter& parameter : map) sorted.push_back({parameter.range(), parameter.decay});
-    std::sort(sorted.begin(), sorted.end(),
-              [](const Run& left, const Run& right) { return left.range.begin < right.range.begin; });
-    for (const Run& run : sorted) {
-      if (!runs_.empty() && runs_.back().decay == run.decay)
-        runs_.back().range.end = run.range.end;
-      else
-        runs_.push_back(run);
-    }
+  /// State for what `store` says that this rank updates. `seed` is that of the parameters: master weights start from
+  /// the numbers that the parameters were rounded from.
+  template <class Store>
+  [[gnu::cold]] OptimizerState(Device& device, const Store& store, std::uint64_t seed)
+      : device_(device),
+        size_(store.sharding().size()),
+        arena_(device.allocate(bytes_for(size_), Contents::zero)),
+        pieces_(store.update_pieces()) {
+    if constexpr (has_master) store.start_of_parameters(seed, masters());
   }
 
   /// Bytes of the state of so many parameters, master weights included.
@@ -54,40 +45,37 @@ class OptimizerState {
     return (Optimizer::states + (has_master ? 1 : 0)) * parameters * static_cast<Index>(sizeof(Master));
   }
   [[nodiscard]] Index bytes() const { return arena_.bytes(); }
-  /// The weights that are updated, laid out as the parameters are.
+  /// The weights that are updated, laid out as the shards of the parameters are.
   [[nodiscard]] std::span<Master> masters()
     requires has_master
   {
     return part(0);
   }
-  /// State number `which`, laid out as the parameters are.
+  /// State number `which`, laid out likewise.
   [[nodiscard]] std::span<Master> state(std::size_t which) { return part(which + (has_master ? 1 : 0)); }
 
+  /// Updates this rank's part of `parameters`, both as the store keeps them.
   void update(const Optimizer& optimizer, std::span<Parameter> parameters, std::span<const Gradient> gradients,
               double learning_rate, double gradient_scale, Index step) {
-    for (const Run& run : runs_) {
-      const auto begin = static_cast<std::size_t>(run.range.begin);
-      const auto size = static_cast<std::size_t>(run.range.size());
+    for (const parallel::UpdatePiece& piece : pieces_) {
+      const auto size = static_cast<std::size_t>(piece.size);
+      const auto kept = parameters.subspan(static_cast<std::size_t>(piece.parameters), size);
       std::array<std::span<Master>, states> state_spans;
-      for (std::size_t s = 0; s < states; ++s) state_spans[s] = state(s).subspan(begin, size);
+      for (std::size_t s = 0; s < states; ++s)
+        state_spans[s] = state(s).subspan(static_cast<std::size_t>(piece.state), size);
       const auto updated = [&] {
         if constexpr (has_master)
-          return masters().subspan(begin, size);
+          return masters().subspan(static_cast<std::size_t>(piece.state), size);
         else
-          return parameters.subspan(begin, size);
+          return kept;
       }();
-      optimizer.update(device_, updated, gradients.subspan(begin, size), state_spans, learning_rate, gradient_scale,
-                       step, run.decay);
-      if constexpr (has_master) ops::cast(device_, updated, parameters.subspan(begin, size));
+      optimizer.update(device_, updated, gradients.subspan(static_cast<std::size_t>(piece.gradients), size),
+                       state_spans, learning_rate, gradient_scale, step, piece.decay);
+      if constexpr (has_master) ops::cast(device_, updated, kept);
     }
   }
 
  private:
-  struct Run {
-    Range range;
-    bool decay = false;
-  };
-
   [[nodiscard]] std::span<Master> part(std::size_t index) {
     return arena_.template elements<Master>(static_cast<Index>(index) * size_ * static_cast<Index>(sizeof(Master)),
                                             size_);
@@ -96,7 +84,7 @@ class OptimizerState {
   Device& device_;
   Index size_;
   typename Device::Arena arena_;
-  std::vector<Run> runs_{};
+  std::vector<parallel::UpdatePiece> pieces_;
 };
 
 }  // namespace dtrain::train

@@ -9,6 +9,7 @@
 #include <span>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "dtrain/data/source.hpp"
 #include "dtrain/optim/adamw.hpp"
@@ -50,10 +51,11 @@ class Trainer {
   /// Allocates parameters, gradients and optimizer state, and sets the parameters to their start.
   /// Throws ConfigurationError for hyperparameters out of range.
   explicit Trainer(RankType& rank, Options options = {})
-      : rank_(rank),
-        options_(checked(std::move(options))),
-        program_(rank.device(), rank.axes(), options_.seed),
-        optimizer_(rank.device(), program_.stage().plan().parameter_size(), program_.stage().map(), options_.seed) {}
+      : rank_(rank), options_(checked(std::move(options))), program_(rank.device(), rank.axes(), options_.seed) {
+    optimizers_.reserve(program_.chunks().size());
+    for (auto& chunk : program_.chunks())
+      optimizers_.emplace_back(rank.device(), std::as_const(*chunk).stage().store(), options_.seed);
+  }
 
   template <class OtherRank>
     requires(!std::is_same_v<OtherRank, RankType>)
@@ -64,7 +66,8 @@ class Trainer {
 
   [[nodiscard]] Program& program() { return program_; }
   [[nodiscard]] RankType& rank() { return rank_; }
-  [[nodiscard]] OptimizerState<Optimizer, Format, Device>& optimizer_state() { return optimizer_; }
+  /// The optimizer's state of each of the program's chunks.
+  [[nodiscard]] std::vector<OptimizerState<Optimizer, Format, Device>>& optimizer_states() { return optimizers_; }
 
   /// Updates made and skipped so far, the next sample of the data and the loss scale: what a run resumes from, with the
   /// weights and the optimizer's state.
@@ -82,7 +85,9 @@ class Trainer {
 
   /// Bytes of this rank by kind, the optimizer's state among them.
   [[nodiscard]] MemoryReport memory() const {
-    return {.program = program_.stage().memory(), .optimizer = optimizer_.bytes()};
+    MemoryReport report{.program = program_.memory()};
+    for (const auto& optimizer : optimizers_) report.optimizer += optimizer.bytes();
+    return report;
   }
 
   /// The batch that `samples` samples make; `micro_batches` of 0: see `parallel::deal_out`.
@@ -266,9 +271,14 @@ class Trainer {
     const optim::ClipVerdict verdict = optim::clip_coefficient(report.gradient_norm, options_.clip, report.loss_scale);
     // A batch without a counted token has no gradient: decay alone would still move the weights.
     report.skipped = verdict.skip || report.counted_tokens == 0;
-    if (!report.skipped)
-      optimizer_.update(options_.optimizer, program_.stage().parameters(), program_.stage().gradients(),
-                        report.learning_rate, verdict.coefficient, clock_.optimizer_step());
+    if (!report.skipped) {
+      for (std::size_t c = 0; c < optimizers_.size(); ++c) {
+        auto& stage = program_.chunks()[c]->stage();
+        optimizers_[c].update(options_.optimizer, stage.parameters(), stage.gradients(), report.learning_rate,
+                              verdict.coefficient, clock_.optimizer_step());
+      }
+      program_.publish_parameters();
+    }
     clock_.advance(!report.skipped);
     if (report.counted_tokens > 0) loss_scale_ = loss_scale_.after(verdict.skip, *options_.loss_scaling);
     report.skipped_so_far = clock_.skipped;
@@ -277,7 +287,7 @@ class Trainer {
   RankType& rank_;
   Options options_;
   Program program_;
-  OptimizerState<Optimizer, Format, Device> optimizer_;
+  std::vector<OptimizerState<Optimizer, Format, Device>> optimizers_{};
   optim::TrainingClock clock_{};
   optim::LossScale loss_scale_ = optim::LossScale::start(*options_.loss_scaling);
   data::Position position_{};
