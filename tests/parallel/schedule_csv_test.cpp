@@ -96,19 +96,19 @@ TEST_CASE("orders that cannot run are refused by the judge") {
         "micro-batch 0 from stage 1' while stage 1 waits in 'receive forward of micro-batch 1 from stage 0'");
   const Orders gpipe = orders_of<GPipe>(2, 3);
   const std::vector<int> tight = {3, 2};
-  CHECK_THROWS_WITH_AS(judged_tables(gpipe, tight),
+  CHECK_THROWS_WITH_AS((void)judged_tables(gpipe, tight),
                        "dtrain: schedule GPipe with 2 stages and 3 micro-batches exceeds its in-flight limit: stage 1 "
                        "holds 3 micro-batches at once and declares 2",
                        ConfigurationError);
   const std::vector<int> one = {3};
-  CHECK_THROWS_AS(judged_tables(gpipe, one), ConfigurationError);
+  CHECK_THROWS_AS((void)judged_tables(gpipe, one), ConfigurationError);
 }
 
 TEST_CASE("orders must be made for the program that runs them") {
   const Orders v = parse_csv(zero_bubble_v, "zbv.csv");
   CHECK(judged_tables(v, VirtualPipeline{2, 2, Placement::v_shaped}, 4) == judged_tables(v));
   CHECK_THROWS_WITH_AS(
-      judged_tables(v, VirtualPipeline{2, 2, Placement::looped}, 8),
+      (void)judged_tables(v, VirtualPipeline{2, 2, Placement::looped}, 8),
       "dtrain: schedule zbv.csv is made for 2 stages of 2 chunks (in a V) and 4 micro-batches; the program runs 2 "
       "stages of 2 chunks (looped) and 8 micro-batches",
       ConfigurationError);
