@@ -12,7 +12,7 @@ mark_as_advanced(DTRAIN_CCACHE DTRAIN_MOLD)
 if(DTRAIN_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   # Paths below the sources are hashed as relative ones: clones in different folders share what they compiled.
   set(CMAKE_CXX_COMPILER_LAUNCHER "${CMAKE_COMMAND}" -E env "CCACHE_BASEDIR=${PROJECT_SOURCE_DIR}"
-                                  CCACHE_NOHASHDIR=true "${DTRAIN_CCACHE}")
+                                  CCACHE_NOHASHDIR=true CCACHE_SLOPPINESS=pch_defines,time_macros "${DTRAIN_CCACHE}")
 endif()
 if(DTRAIN_MOLD AND NOT CMAKE_EXE_LINKER_FLAGS MATCHES "-fuse-ld")
   add_link_options(-fuse-ld=mold)
