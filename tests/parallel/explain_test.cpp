@@ -34,7 +34,7 @@ struct Feed {
   void operator()(Range samples, Inputs inputs, std::span<std::int32_t> targets) const {
     const auto first = static_cast<std::size_t>(samples.begin * context);
     for (std::size_t i = 0; i < inputs.size(); ++i)
-      inputs[i] = static_cast<typename Inputs::element_type>((first + i) * 7 % 5);
+      inputs[i] = static_cast<typename Inputs::element_type>(static_cast<std::int16_t>((first + i) * 7 % 5));
     for (std::size_t i = 0; i < targets.size(); ++i) targets[i] = static_cast<std::int32_t>((first + i) * 3 % 5);
   }
 };
@@ -124,6 +124,11 @@ TEST_CASE("what is explained is what a run allocates and exchanges") {
       8, {.samples = 12, .context = 8, .micro_batches = 3});
   compare<Mlp, Strategy<DataParallel<2>, TensorParallel<2>>, float>(4,
                                                                     {.samples = 8, .context = 1, .micro_batches = 2});
+  // Gradients that are reduced in another type than their own.
+  using Half = dtrain::bfloat16;
+  compare<Mlp, Strategy<DataParallel<2, Reduce<Half>>>, float>(2, {.samples = 4, .context = 1});
+  compare<Mlp, Strategy<DataParallel<4, Zero<2, ShardWithin<2>>, Reduce<float>>>, Precision<Half, Half>>(
+      4, {.samples = 8, .context = 1, .micro_batches = 2});
 }
 
 TEST_CASE("parameters are counted whole, once") {

@@ -43,6 +43,7 @@ template <class Model, class S, NumberFormat Format>
 class Explainer {
   using T = typename PrecisionOf<Format>::Parameter;
   using Master = typename PrecisionOf<Format>::Master;
+  using Gradient = typename PrecisionOf<Format>::Gradient;
   using Lowered = LoweredFor<Model, S, T>;
   using Cuts = Stages<Lowered, S>;
   using Loss = CrossEntropy<Lowered, T>;
@@ -50,7 +51,8 @@ class Explainer {
   static_assert(Lowered::check());
   static_assert(Cuts::check());
   static constexpr Index element_bytes = static_cast<Index>(sizeof(T));
-  static constexpr Index gradient_bytes = static_cast<Index>(sizeof(typename PrecisionOf<Format>::Gradient));
+  static constexpr Index gradient_bytes = static_cast<Index>(sizeof(Gradient));
+  static constexpr bool converts = !std::is_same_v<ReductionType<typename S::Data, Gradient>, Gradient>;
   static constexpr int stages = S::Pipeline::degree;
 
  public:
@@ -256,14 +258,15 @@ class Explainer {
       if constexpr (requires { P::collective; }) return std::string_view(P::collective);
       return std::string_view("reduce");
     }();
+    constexpr auto reduced_bytes = static_cast<Index>(sizeof(ReductionType<P, Gradient>));
     const auto region = [&](std::string_view purpose, Index calls, Index elements) {
-      if (elements > 0) add(report, P::Axis::name, collective, purpose, calls, elements * gradient_bytes);
+      if (elements > 0) add(report, P::Axis::name, collective, purpose, calls, elements * reduced_bytes);
     };
     if constexpr (S::sharding.level > 0) {
       if constexpr (!std::is_same_v<typename P::Axis, axes::Data>)
         region("gradients", kept_calls(sharding), sharding.size());
     } else if constexpr (InBuckets) {
-      const GradientBuckets<P, comm::Self> buckets(plan.backward_pieces(), P::bucket_bytes / gradient_bytes);
+      const GradientBuckets<P, comm::Self> buckets(plan.backward_pieces(), P::bucket_bytes / reduced_bytes);
       region("gradients, one call a bucket", static_cast<Index>(buckets.buckets()), plan.owned_parameters());
       region("gradients of tied copies", 1, plan.parameter_size() - plan.owned_parameters());
     } else {
@@ -276,6 +279,7 @@ class Explainer {
   }
   [[gnu::cold]] void shard_communications(StageReport& report, const Plan& plan, const Sharding& sharding) const {
     constexpr std::string_view axis = S::sharding.within > 0 ? "shards" : axes::Data::name;
+    constexpr auto reduced_bytes = static_cast<Index>(sizeof(ReductionType<typename S::Data, Gradient>));
     const Index micro_batches = shape_.micro_batches;
     const auto units = [&](std::string_view collective, std::string_view purpose, Index times, Index element_size) {
       for (Index u = plan.units().begin; u < plan.units().end; ++u) {
@@ -286,10 +290,10 @@ class Explainer {
       }
     };
     if (S::sharding.shards_gradients()) {
-      units("reduce-scatter", "gradients, of each unit and micro-batch", micro_batches, gradient_bytes);
+      units("reduce-scatter", "gradients, of each unit and micro-batch", micro_batches, reduced_bytes);
     } else {
       const auto groups = static_cast<Index>(sharding.groups().size());
-      add(report, axis, "reduce-scatter", "gradients, of each unit", groups, plan.parameter_size() * gradient_bytes);
+      add(report, axis, "reduce-scatter", "gradients, of each unit", groups, plan.parameter_size() * reduced_bytes);
     }
     const auto parameter_bytes = static_cast<Index>(sizeof(T));
     if (S::sharding.shards_parameters()) {
@@ -300,8 +304,9 @@ class Explainer {
           plan.parameter_size() * parameter_bytes);
     }
     if (S::sharding.within > 0)
-      add(report, "replicas of shards", "all-reduce", "gradients", kept_calls(sharding),
-          sharding.size() * gradient_bytes);
+      add(report, "replicas of shards", "all-reduce", "gradients",
+          converts ? static_cast<Index>(sharding.groups().size()) : kept_calls(sharding),
+          sharding.size() * reduced_bytes);
   }
 
   [[gnu::cold]] void pipeline_communications(StageReport& report, const std::vector<Plan>& chunks, int stage) const {

@@ -46,6 +46,9 @@ class GradientReduction {
   // Without ZeRO the first axis that splits the batch reduces in buckets while the backward pass goes on.
   static constexpr bool in_buckets = splits_batch && rule.level == 0;
   using FirstPolicy = typename detail::FirstPolicy<typename S::Batch>::type;
+  // The type that the data axis reduces gradients in, and the one that buckets are reduced in.
+  using R = ReductionType<typename S::Data, G>;
+  using FirstReduced = ReductionType<FirstPolicy, G>;
   static_assert(!splits_batch || ReducesGradients<FirstPolicy, C>,
                 "dtrain: the policy of an axis that splits the batch lacks reduce(communicator, gradients) or "
                 "bucket_bytes");
@@ -59,7 +62,7 @@ class GradientReduction {
         axes_(axes),
         shards_(shards),
         scatter_(scatter),
-        buckets_(store.plan().backward_pieces(), FirstPolicy::bucket_bytes / static_cast<Index>(sizeof(G))) {
+        buckets_(store.plan().backward_pieces(), FirstPolicy::bucket_bytes / static_cast<Index>(sizeof(FirstReduced))) {
     verify_parameters();
     join_copies();
     if constexpr (rule.level == 1) handles_.reserve(store.sharding().groups().size());
@@ -97,29 +100,42 @@ class GradientReduction {
       scatter_.scatter(store_, std::span(parts).first(tie != nullptr ? 2 : 1));
     } else if (last_) {
       sum_over_tensor(unit, region(own));
-      if constexpr (rule.level == 1)
+      if constexpr (rule.level == 1) {
         scatter_in_place(own);
-      else if constexpr (in_buckets)
-        buckets_.complete(static_cast<std::size_t>(store_.plan().units().end - 1 - unit), store_.gradients(),
+      } else if constexpr (in_buckets) {
+        convert<FirstReduced>(own);
+        buckets_.complete(static_cast<std::size_t>(store_.plan().units().end - 1 - unit), reduced<FirstReduced>(),
                           axes_.template on<typename FirstPolicy::Axis>());
+      }
     }
   }
 
   /// Every unit is complete. What is kept is then summed over all ranks that share the batch.
   void finish() {
     const Range copies{store_.plan().owned_parameters(), store_.plan().parameter_size()};
-    if constexpr (in_buckets) buckets_.finish();
+    if constexpr (in_buckets) {
+      buckets_.finish();
+      convert_back<FirstReduced>({0, copies.begin});
+    }
     if constexpr (rule.level == 1) {
       scatter_in_place(copies);
       for (auto& handle : handles_) handle.wait();
       handles_.clear();
+      for (const ShardGroup& group : store_.sharding().groups()) {
+        if constexpr (Shards::has_replicas) shards_.replicas().all_reduce(part_of(reduced<R>(), group.shard)).wait();
+        convert_back<R>(group.shard);
+      }
+    } else if constexpr (rule.level > 1 && Shards::has_replicas) {
+      scatter_.sum_replicas(store_);
     }
-    if constexpr (splits_batch && rule.level > 0 && Shards::has_replicas)
-      for_kept([&](std::span<G> kept) { shards_.replicas().all_reduce(kept).wait(); });
     axes_.for_batch_axes([&]<class P>(auto& communicator) {
       if constexpr (rule.level == 0) {
-        const auto rest = std::is_same_v<P, FirstPolicy> ? region(copies) : store_.gradients();
-        if (!rest.empty()) P::reduce(communicator, rest).wait();
+        const Range rest = std::is_same_v<P, FirstPolicy> ? copies : Range{0, copies.end};
+        using Number = ReductionType<P, G>;
+        if (rest.size() == 0) return;
+        convert<Number>(rest);
+        P::reduce(communicator, part_of(reduced<Number>(), rest)).wait();
+        convert_back<Number>(rest);
       } else if constexpr (!std::is_same_v<typename P::Axis, axes::Data>) {
         for_kept([&](std::span<G> kept) { P::reduce(communicator, kept).wait(); });
       }
@@ -149,8 +165,27 @@ class GradientReduction {
     std::vector<std::pair<Index, Range>> blocks;  ///< unit, range within its region
   };
 
-  [[nodiscard]] std::span<G> region(Range range) {
-    return store_.gradients().subspan(static_cast<std::size_t>(range.begin), static_cast<std::size_t>(range.size()));
+  template <class Element>
+  [[nodiscard]] static std::span<Element> part_of(std::span<Element> whole, Range range) {
+    return whole.subspan(static_cast<std::size_t>(range.begin), static_cast<std::size_t>(range.size()));
+  }
+  [[nodiscard]] std::span<G> region(Range range) { return part_of(store_.gradients(), range); }
+
+  // The region of gradients as numbers of type `Number`: itself, or the one beside it that they are converted into.
+  template <class Number>
+  [[nodiscard]] std::span<Number> reduced() {
+    if constexpr (std::is_same_v<Number, G>)
+      return store_.gradients();
+    else
+      return store_.template converted_gradients<Number>();
+  }
+  template <class Number>
+  void convert([[maybe_unused]] Range range) {
+    if constexpr (!std::is_same_v<Number, G>) ops::cast(device_, region(range), part_of(reduced<Number>(), range));
+  }
+  template <class Number>
+  void convert_back([[maybe_unused]] Range range) {
+    if constexpr (!std::is_same_v<Number, G>) ops::cast(device_, part_of(reduced<Number>(), range), region(range));
   }
   // Calls visit(span) for what this rank keeps: all at once where shards lie side by side.
   template <class Visit>
@@ -162,11 +197,13 @@ class GradientReduction {
     }
   }
   // ZeRO 1: the sums come to lie where the shard's own gradients were.
-  void scatter_in_place(Range part) {
-    const Range groups = store_.sharding().groups_of(part);
+  void scatter_in_place(Range range) {
+    convert<R>(range);
+    const Range groups = store_.sharding().groups_of(range);
     for (Index g = groups.begin; g < groups.end; ++g) {
       const ShardGroup& group = store_.sharding().group(g);
-      handles_.push_back(shards_.shard().reduce_scatter(std::span<const G>(region(group.whole)), region(group.shard),
+      handles_.push_back(shards_.shard().reduce_scatter(std::span<const R>(part_of(reduced<R>(), group.whole)),
+                                                        part_of(reduced<R>(), group.shard),
                                                         std::span<const Index>(group.counts)));
     }
   }
@@ -174,14 +211,11 @@ class GradientReduction {
   // The unit's gradients lie at `own`.
   void sum_over_tensor(Index unit, std::span<G> own) {
     if constexpr (Lowered::tensor.degree > 1) {
-      const auto part = [&](Range range) {
-        return own.subspan(static_cast<std::size_t>(range.begin), static_cast<std::size_t>(range.size()));
-      };
       const Range sums = tensor_sums(unit);
-      if (sums.size() > 0) axes_.tensor().all_reduce(part(sums)).wait();
+      if (sums.size() > 0) axes_.tensor().all_reduce(part_of(own, sums)).wait();
       for (CopyGroup& group : copies_)
         for (const auto& [owner, range] : group.blocks)
-          if (owner == unit) group.communicator.all_reduce(part(range)).wait();
+          if (owner == unit) group.communicator.all_reduce(part_of(own, range)).wait();
     }
   }
   [[nodiscard]] static Range tensor_sums(Index unit) {
@@ -231,7 +265,8 @@ class GradientReduction {
   Shards& shards_;
   Scatter& scatter_;
   using FirstCommunicator = PolicyCommunicator<FirstPolicy, C>;
-  GradientBuckets<FirstPolicy, FirstCommunicator, ReductionHandle<FirstPolicy, FirstCommunicator, G>> buckets_;
+  GradientBuckets<FirstPolicy, FirstCommunicator, ReductionHandle<FirstPolicy, FirstCommunicator, FirstReduced>>
+      buckets_;
   std::vector<typename PolicyCommunicator<typename S::Data, C>::Handle> handles_{};
   std::vector<CopyGroup> copies_{};
   std::span<G> bucket_{};

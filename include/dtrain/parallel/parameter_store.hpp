@@ -39,6 +39,7 @@ class ParameterStore {
       : plan_(plan.chunks()[chunk]), sharding_(plan.shards()[chunk]), rule_(plan.sharding()) {
     parameters_ = device.allocate(plan.kept_parameters(chunk) * static_cast<Index>(sizeof(T)), Contents::zero);
     gradients_ = device.allocate(plan.kept_gradients(chunk) * static_cast<Index>(sizeof(G)), Contents::zero);
+    if (plan.converted_bytes(chunk) > 0) converted_ = device.allocate(plan.converted_bytes(chunk));
     map_parameters(tensor_rank);
     initialize_parameters(seed);
   }
@@ -47,7 +48,7 @@ class ParameterStore {
   [[nodiscard]] const Sharding& sharding() const { return sharding_; }
   [[nodiscard]] const ShardingRule& rule() const { return rule_; }
   [[nodiscard]] const std::vector<LocalParameter>& map() const { return map_; }
-  [[nodiscard]] Index allocated_bytes() const { return parameters_.bytes() + gradients_.bytes(); }
+  [[nodiscard]] Index allocated_bytes() const { return parameters_.bytes() + gradients_.bytes() + converted_.bytes(); }
 
   /// What this rank keeps.
   [[nodiscard]] std::span<T> parameters() {
@@ -55,6 +56,11 @@ class ParameterStore {
   }
   [[nodiscard]] std::span<G> gradients() {
     return gradients_.template elements<G>(0, gradients_.bytes() / static_cast<Index>(sizeof(G)));
+  }
+  /// The whole region of gradients as they are reduced, where `R` is not `G`.
+  template <Scalar R>
+  [[nodiscard]] std::span<R> converted_gradients() {
+    return converted_.template elements<R>(0, converted_.bytes() / static_cast<Index>(sizeof(R)));
   }
   /// This rank's shard of a group, where it is kept.
   [[nodiscard]] std::span<T> parameter_shard(const ShardGroup& group) {
@@ -203,6 +209,7 @@ class ParameterStore {
   ShardingRule rule_;
   Arena parameters_{};
   Arena gradients_{};
+  Arena converted_{};
   std::vector<LocalParameter> map_{};
 };
 

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "dtrain/comm/communicator.hpp"
+#include "dtrain/core/scalar.hpp"
 #include "dtrain/core/text.hpp"
 #include "dtrain/nn/layout.hpp"
 #include "dtrain/parallel/schedule_soundness.hpp"
@@ -66,6 +67,23 @@ concept ReducesGradients = Policy<P> && requires(C& communicator, std::span<floa
 template <class P, class C, class T>
 using ReductionHandle = decltype(P::reduce(std::declval<C&>(), std::declval<std::span<T>>()));
 
+namespace detail {
+template <class P, class G>
+struct FindReductionType {
+  using type = G;
+};
+template <class P, class G>
+  requires requires { typename P::template Reduced<G>; }
+struct FindReductionType<P, G> {
+  using type = typename P::template Reduced<G>;
+};
+}  // namespace detail
+
+/// The type in which policy `P` reduces gradients of type `G`: its own, unless the policy names another as
+/// `Reduced<G>`.
+template <class P, class G>
+using ReductionType = typename detail::FindReductionType<P, G>::type;
+
 /// A degree is a number of ranks, or `dynamic` where the policy allows it.
 template <int Degree>
 concept PositiveDegree = Degree >= 1;
@@ -87,13 +105,32 @@ concept BucketOption = requires {
   { Option::bytes } -> std::convertible_to<long long>;
 };
 
+/// Gradients are summed over the data axis in numbers of type `R`, whatever their own: each rank converts its own once,
+/// and what has been summed is converted back once.
+template <Scalar R>
+struct Reduce {
+  using Number = R;
+};
+
 namespace detail {
+template <class Option>
+concept ReduceOption = requires { typename Option::Number; };
+template <class G, class... Options>
+struct ReducedIn {
+  using type = G;
+};
+template <class G, class First, class... Rest>
+struct ReducedIn<G, First, Rest...> : ReducedIn<G, Rest...> {};
+template <class G, Scalar R, class... Rest>
+struct ReducedIn<G, Reduce<R>, Rest...> {
+  using type = R;
+};
 template <class Option>
 concept ShardingOption = requires {
   { Option::sharding } -> std::convertible_to<ShardingRule>;
 };
 template <class Option>
-concept DataOption = BucketOption<Option> || ShardingOption<Option>;
+concept DataOption = BucketOption<Option> || ShardingOption<Option> || ReduceOption<Option>;
 }  // namespace detail
 
 /// The groups that shard parameters divide the data axis.
@@ -101,12 +138,13 @@ template <int Ranks, int Degree>
 concept GroupsDivideTheAxis = Degree == dynamic || Ranks == 0 || Degree % Ranks == 0;
 
 /// The batch is cut across `Degree` ranks (or `dynamic`), which hold the same parameters and sum their gradients.
-/// Options: `BucketBytes`, `Zero`.
+/// Options: `BucketBytes`, `Reduce`, `Zero`.
 template <int Degree, class... Options>
 struct DataParallel {
   static_assert(Degree == dynamic || PositiveDegree<Degree>,
                 "dtrain: the degree of data parallelism must be at least 1, or dynamic");
-  static_assert((detail::DataOption<Options> && ...), "dtrain: DataParallel takes no option but BucketBytes and Zero");
+  static_assert((detail::DataOption<Options> && ...),
+                "dtrain: DataParallel takes no option but BucketBytes, Reduce and Zero");
   using Axis = axes::Data;
   static constexpr int degree = Degree;
   /// Unless an option says otherwise: 25 MB, as PyTorch's DistributedDataParallel.
@@ -133,6 +171,9 @@ struct DataParallel {
   }();
   static_assert(GroupsDivideTheAxis<sharding.within, Degree>,
                 "dtrain: the degree of data parallelism is no multiple of the ranks that Zero shards within");
+  /// The type that gradients of type `G` are reduced in.
+  template <Scalar G>
+  using Reduced = std::conditional_t<Degree == 1, G, typename detail::ReducedIn<G, Options...>::type>;
   /// What `reduce` is called in reports.
   static constexpr std::string_view collective = "all-reduce";
   template <class C, class T>
@@ -145,6 +186,12 @@ struct DataParallel {
     if (sharding.level > 0) text += concatenate(", Zero<", sharding.level);
     if (sharding.within > 0) text += concatenate(", ShardWithin<", sharding.within, ">");
     if (sharding.level > 0) text += ">";
+    [[maybe_unused]] const auto add = [&]<class Option>(std::type_identity<Option>) {
+      if constexpr (detail::ReduceOption<Option>) {
+        text += concatenate(", Reduce<", scalar_name<typename Option::Number>(), ">");
+      }
+    };
+    (add(std::type_identity<Options>{}), ...);
     return text + ">";
   }
 };
@@ -226,6 +273,7 @@ using parallel::Chunks;
 using parallel::DataParallel;
 using parallel::dynamic;
 using parallel::PipelineParallel;
+using parallel::Reduce;
 using parallel::SequenceParallel;
 using parallel::TensorParallel;
 }  // namespace dtrain

@@ -18,7 +18,7 @@ struct MemoryPlan {
   Index logits = 0;       ///< of all micro-batches in flight
   Index transient = 0;    ///< shared by all layers: values of the forward pass, gradients of activations
   Index gathered = 0;     ///< whole parameters of the units at work, under ZeRO 3
-  Index buckets = 0;      ///< whole gradients of the units at work, from ZeRO 2 on
+  Index buckets = 0;      ///< whole gradients of the units at work, from ZeRO 2 on; gradients as they are reduced
   Index constants = 0;
   Index tokens = 0;  ///< inputs and targets of the local batch
 
@@ -46,10 +46,11 @@ class RankPlan {
   using G = typename PrecisionOf<Format>::Gradient;
 
  public:
-  /// The rank is number `shard_rank` of the `shard_ranks` that share out what `sharding` says.
+  /// The rank is number `shard_rank` of the `shard_ranks` that share out what `sharding` says. `converted` are the
+  /// bytes of a gradient in the type in which the data axis reduces it; 0 where that is its own.
   constexpr RankPlan(std::span<const Range> ranges, RecomputationRule recomputation, ShardingRule sharding,
-                     int shard_ranks, int shard_rank)
-      : sharding_(sharding) {
+                     int shard_ranks, int shard_rank, Index converted)
+      : sharding_(sharding), converted_(converted) {
     for (const Range& units : ranges) {
       chunks_.emplace_back(units, recomputation);
       shared_.include(chunks_.back().shared());
@@ -75,6 +76,11 @@ class RankPlan {
   [[nodiscard]] constexpr Index kept_gradients(std::size_t c) const {
     return sharding_.shards_gradients() ? shards_[c].size() : chunks_[c].parameter_size();
   }
+  /// Bytes of chunk `c`'s gradients as they are reduced, and of such a buffer of whole gradients.
+  [[nodiscard]] constexpr Index converted_bytes(std::size_t c) const {
+    return sharding_.shards_gradients() ? 0 : chunks_[c].parameter_size() * converted_;
+  }
+  [[nodiscard]] constexpr Index converted_bucket_bytes() const { return shared_.gathered * converted_; }
   [[nodiscard]] constexpr Index updated_parameters(std::size_t c) const { return shards_[c].size(); }
 
   [[nodiscard]] constexpr MemoryPlan memory(const MemoryRequest& request) const {
@@ -86,6 +92,7 @@ class RankPlan {
       const Index logits = request.slots[c] * chunk.logits().bytes(full, shard);
       plan.parameters += kept_parameters(c) * static_cast<Index>(sizeof(T));
       plan.gradients += kept_gradients(c) * static_cast<Index>(sizeof(G));
+      plan.buckets += converted_bytes(c);
       plan.logits += logits;
       plan.activations += request.slots[c] * chunk.slot().bytes(full, shard) - logits;
       plan.tokens += chunk.token_bytes(request.local_rows);
@@ -93,13 +100,14 @@ class RankPlan {
     using Chunk = StagePlan<Lowered, Format>;
     plan.transient = shared_.extent().bytes(Chunk::row_capacity(request.rows), Chunk::shard_capacity(request.rows));
     plan.gathered = gather_buffers() * shared_.gathered * static_cast<Index>(sizeof(T));
-    plan.buckets = bucket_buffers() * shared_.gathered * static_cast<Index>(sizeof(G));
+    plan.buckets += bucket_buffers() * (shared_.gathered * static_cast<Index>(sizeof(G)) + converted_bucket_bytes());
     plan.constants = Lowered::constants_offsets(request.context).back() * static_cast<Index>(sizeof(Accumulator<T>));
     return plan;
   }
 
  private:
   ShardingRule sharding_;
+  Index converted_;
   std::vector<StagePlan<Lowered, Format>> chunks_;
   std::vector<Sharding> shards_;
   SharedPlan shared_{};

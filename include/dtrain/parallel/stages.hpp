@@ -105,8 +105,10 @@ constexpr RankPlan<Lowered, Format> plan_of_rank(int stage, int shard_ranks, int
   for (int c = 0; c < S::Pipeline::chunks; ++c)
     ranges[static_cast<std::size_t>(c)] =
         Stages<Lowered, S>::ranges[static_cast<std::size_t>(S::Pipeline::pipeline.virtual_stage({stage, c}))];
+  using G = typename PrecisionOf<Format>::Gradient;
+  using Reduced = ReductionType<typename S::Data, G>;
   return RankPlan<Lowered, Format>(std::span<const Range>(ranges), S::recomputation, S::sharding, shard_ranks,
-                                   shard_rank);
+                                   shard_rank, std::is_same_v<Reduced, G> ? 0 : Index{sizeof(Reduced)});
 }
 
 }  // namespace dtrain::parallel

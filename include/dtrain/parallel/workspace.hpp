@@ -25,6 +25,8 @@ class Workspace {
       gathered_ = device.allocate(plan.gather_buffers() * shared_.gathered * static_cast<Index>(sizeof(T)));
     if (plan.bucket_buffers() > 0)
       buckets_ = device.allocate(plan.bucket_buffers() * shared_.gathered * static_cast<Index>(sizeof(G)));
+    if (plan.converted_bucket_bytes() > 0)
+      converted_ = device.allocate(plan.bucket_buffers() * plan.converted_bucket_bytes());
   }
 
   /// Makes room for micro-batches of up to `rows` rows of samples of `context`.
@@ -40,7 +42,7 @@ class Workspace {
   }
   [[nodiscard]] Index context() const { return context_; }
   [[nodiscard]] Index allocated_bytes() const {
-    return transient_.bytes() + gathered_.bytes() + buckets_.bytes() + constants_.bytes();
+    return transient_.bytes() + gathered_.bytes() + buckets_.bytes() + converted_.bytes() + constants_.bytes();
   }
 
   [[nodiscard]] std::byte* transient() { return transient_.data(); }
@@ -64,6 +66,11 @@ class Workspace {
   /// A buffer of whole parameters, and of whole gradients, each large enough for any unit.
   [[nodiscard]] std::span<T> gather_buffer(Index number) { return buffer<T>(gathered_, number); }
   [[nodiscard]] std::span<G> bucket(Index number) { return buffer<G>(buckets_, number); }
+  /// The same gradients as they are reduced, where `R` is not `G`.
+  template <Scalar R>
+  [[nodiscard]] std::span<R> converted_bucket(Index number) {
+    return buffer<R>(converted_, number);
+  }
 
  private:
   using Arena = typename Device::Arena;
@@ -101,6 +108,7 @@ class Workspace {
   Arena transient_{};
   Arena gathered_{};
   Arena buckets_{};
+  Arena converted_{};
   Arena constants_{};
   std::byte* recomputed_ = nullptr;
   std::byte* exchange_ = nullptr;

@@ -126,10 +126,13 @@ void add(Host& device, ReadSpan<T> x, ReadSpan<T> y, std::span<T> out) {
   });
 }
 
-/// to += from, elementwise.
-template <Scalar T>
-void accumulate(Host& device, ReadSpan<T> from, std::span<T> to) {
-  add(device, from, ReadSpan<T>(to), to);
+/// to += from, elementwise; `from` may be of another type than `to`.
+template <class F, Scalar T>
+void accumulate(Host& device, std::span<F> from, std::span<T> to) {
+  detail::check_length("accumulate", "the source", from.size(), static_cast<Index>(to.size()));
+  device.parallel_for(static_cast<Index>(to.size()), detail::grain_for(1), [&](Range range) {
+    detail::add_row(range.size(), to.data() + range.begin, from.data() + range.begin);
+  });
 }
 template <Scalar T>
 void accumulate(Host& device, ReadMatrix<T> from, Matrix<T> to) {
