@@ -1,4 +1,4 @@
-// expect: dtrain: DataParallel takes no option but BucketBytes
+// expect: dtrain: DataParallel takes no option but BucketBytes, Reduce and Zero
 #include "dtrain/parallel/strategy.hpp"
 
 using namespace dtrain;

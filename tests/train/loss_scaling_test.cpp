@@ -45,7 +45,7 @@ TEST_CASE("an overflow on one rank lowers the scale and skips the step on all") 
           return held;
         };
         const auto weights = bits();
-        const auto masters = copy_of(trainer.optimizer_state().masters());
+        const auto masters = copy_of(trainer.optimizer_states()[0].masters());
         const auto shape = trainer.batch_shape(4, 1);
         const StepReport first = trainer.step(shape, feed_from(2));  // of rank 1 alone
         CHECK(first.skipped);
@@ -54,13 +54,13 @@ TEST_CASE("an overflow on one rank lowers the scale and skips the step on all") 
         CHECK(std::isfinite(first.loss));
         CHECK(trainer.loss_scale().scale == 4.0);
         CHECK(bits() == weights);
-        CHECK(copy_of(trainer.optimizer_state().masters()) == masters);
+        CHECK(copy_of(trainer.optimizer_states()[0].masters()) == masters);
         const StepReport second = trainer.step(shape, feed_from(2));
         CHECK_FALSE(second.skipped);
         CHECK(second.loss_scale == 4.0);
         CHECK(trainer.clock() == optim::TrainingClock{.updates = 1, .skipped = 1});
         CHECK(trainer.clock().schedule_step() == 1);
-        CHECK(copy_of(trainer.optimizer_state().masters()) != masters);
+        CHECK(copy_of(trainer.optimizer_states()[0].masters()) != masters);
       },
       {.threads_per_rank = 1});
 }

@@ -8,8 +8,13 @@
 #include <string>
 #include <vector>
 
+#include "dtrain/nn/linear.hpp"
+#include "dtrain/nn/norm.hpp"
+#include "dtrain/nn/sequence.hpp"
 #include "dtrain/optim/adamw.hpp"
 #include "dtrain/optim/sgd.hpp"
+#include "dtrain/parallel/stages.hpp"
+#include "dtrain/parallel/strategy.hpp"
 
 namespace {
 
@@ -17,31 +22,28 @@ using namespace dtrain;
 
 constexpr std::uint64_t seed = 11;
 
-// Matrix, norm weight and bias, one behind the other in one region.
-std::vector<parallel::LocalParameter> three_parameters() {
-  std::vector<parallel::LocalParameter> map;
-  Index offset = 0;
-  const auto add = [&](std::string name, bool matrix, nn::Initializer initializer) {
-    const nn::Parameter described{.name = "weight",
-                                  .rows = nn::features_of(8),
-                                  .columns = matrix ? nn::features_of(4) : nn::Features(nn::features_of(1)),
-                                  .initializer = initializer,
-                                  .decay = matrix};
-    map.push_back(parallel::locate_parameter(described, std::move(name), 0, offset, 1, 0));
-    offset += round_up(map.back().size(), 16);
-  };
-  add("norm.bias_correction", true, nn::uniform(0.3));  // the name says nothing of decay
-  add("matrix.weight", false, nn::constant(1.0));
-  add("bias", false, nn::constant(1.0));
-  return map;
-}
-Index region_size(const std::vector<parallel::LocalParameter>& map) { return round_up(map.back().range().end, 16); }
+// The names say nothing of decay: the norm is a "matrix" and the linear layer a "norm.bias".
+using Model = nn::Sequence<nn::Named<"matrix", nn::LayerNorm<8>>, nn::Named<"norm.bias", nn::Linear<8, 6>>>;
 
-template <class T>
-std::vector<T> started(const std::vector<parallel::LocalParameter>& map) {
-  std::vector<T> parameters(static_cast<std::size_t>(region_size(map)));
-  for (const parallel::LocalParameter& parameter : map) parallel::initialize(parameter, seed, std::span(parameters));
-  return parameters;
+template <class S, class Format>
+using Lowered = parallel::LoweredFor<Model, S, typename PrecisionOf<Format>::Parameter>;
+template <class S, class Format>
+using Store = parallel::ParameterStore<Lowered<S, Format>, Format, Host>;
+
+/// What rank `rank` of `ranks` that share out parameters holds.
+template <class S, class Format>
+Store<S, Format> store_of(Host& device, int ranks = 1, int rank = 0) {
+  return {device, parallel::plan_of_rank<Lowered<S, Format>, S, Format>(0, ranks, rank), 0, 0, seed};
+}
+
+/// Calls visit(index in the parameters, index in the optimizer's state, parameter) for every element of `store`.
+template <class StoreType, class Visit>
+void for_elements(const StoreType& store, Visit&& visit) {
+  for (const parallel::LocalParameter& parameter : store.map())
+    store.for_update_runs(parameter, [&](Index at, Index state, Index, Index count) {
+      for (Index i = 0; i < count; ++i)
+        visit(static_cast<std::size_t>(at + i), static_cast<std::size_t>(state + i), parameter);
+    });
 }
 
 }  // namespace
@@ -49,74 +51,71 @@ std::vector<T> started(const std::vector<parallel::LocalParameter>& map) {
 TEST_CASE_TEMPLATE("master weights start from the numbers that parameters are rounded from", T, dtrain::bfloat16,
                    float16) {
   Host device;
-  const auto map = three_parameters();
-  train::OptimizerState<AdamW, T, Host> state(device, region_size(map), map, seed);
-  CHECK(state.bytes() == 3 * region_size(map) * Index{4});
-  const std::vector<float> exact = started<float>(map);
-  const std::vector<T> rounded = started<T>(map);
+  auto store = store_of<Serial, T>(device);
+  auto exact = store_of<Serial, float>(device);
+  train::OptimizerState<AdamW, T, Host> state(device, store, seed);
+  CHECK(state.bytes() == 3 * store.plan().parameter_size() * Index{4});
   int inexact = 0;
-  for (std::size_t i = 0; i < exact.size(); ++i) {
-    CHECK(state.masters()[i] == exact[i]);
-    CHECK(rounded[i].bits() == T(exact[i]).bits());
-    inexact += static_cast<float>(rounded[i]) != exact[i] ? 1 : 0;
-  }
-  CHECK(inexact > 20);
+  for_elements(store, [&](std::size_t at, std::size_t master, const auto&) {
+    CHECK(state.masters()[master] == exact.parameters()[at]);
+    CHECK(store.parameters()[at].bits() == T(exact.parameters()[at]).bits());
+    inexact += static_cast<float>(store.parameters()[at]) != exact.parameters()[at] ? 1 : 0;
+  });
+  CHECK(inexact > 30);
 }
 
 // fault D10
 TEST_CASE_TEMPLATE("updates too small for 16 bits add up in the master weights", T, dtrain::bfloat16, float16) {
   Host device;
-  const auto map = three_parameters();
-  const auto size = static_cast<std::size_t>(region_size(map));
-  train::OptimizerState<Sgd, T, Host> state(device, region_size(map), map, seed);
-  std::vector<T> parameters = started<T>(map);
-  std::vector<float> wide = started<float>(map);
-  const std::vector<float> gradients(size, 1.0f);
-  // Around 1 the spacing of float16 is 2^-11 below and 2^-10 above: each step alone rounds away.
-  const double rate = 0x1p-14;
-  CHECK(static_cast<float>(T(1.0f - 0x1p-14f)) == 1.0f);
-  const auto at = static_cast<std::size_t>(map[2].offset);
+  auto store = store_of<Serial, T>(device);
+  train::OptimizerState<Sgd, T, Host> state(device, store, seed);
+  std::vector<float> wide(state.masters().begin(), state.masters().end());
+  for (auto& gradient : store.gradients()) gradient = 1.0f;
+  const float rate = 0x1p-14f;
+  CHECK(static_cast<float>(T(1.0f - rate)) == 1.0f);  // each step alone rounds away
   for (Index step = 1; step <= 256; ++step) {
-    state.update(Sgd{}, parameters, gradients, rate, 1.0, step);
-    for (float& weight : wide) weight -= static_cast<float>(rate);
+    state.update(Sgd{}, store.parameters(), store.gradients(), rate, 1.0, step);
+    for (float& weight : wide) weight -= rate;
   }
-  CHECK(static_cast<float>(parameters[at]) == 1.0f - 256 * 0x1p-14f);
-  for (const parallel::LocalParameter& parameter : map)
-    for (Index i = parameter.offset; i < parameter.range().end; ++i) {
-      const auto element = static_cast<std::size_t>(i);
-      CHECK(state.masters()[element] == wide[element]);
-      CHECK(parameters[element].bits() == T(wide[element]).bits());
-    }
+  for_elements(store, [&](std::size_t at, std::size_t master, const parallel::LocalParameter& parameter) {
+    CHECK(state.masters()[master] == wide[master]);
+    CHECK(store.parameters()[at].bits() == T(wide[master]).bits());
+    if (parameter.name == "matrix.weight") CHECK(static_cast<float>(store.parameters()[at]) == 1.0f - 256 * rate);
+  });
 }
 
 TEST_CASE("float and double are updated in place, without master weights") {
   Host device;
-  const auto map = three_parameters();
-  train::OptimizerState<AdamW, float, Host> narrow(device, region_size(map), map, seed);
-  train::OptimizerState<AdamW, double, Host> wide(device, region_size(map), map, seed);
-  CHECK(narrow.bytes() == 2 * region_size(map) * Index{4});
-  CHECK(wide.bytes() == 2 * region_size(map) * Index{8});
+  train::OptimizerState<AdamW, float, Host> narrow(device, store_of<Serial, float>(device), seed);
+  train::OptimizerState<AdamW, double, Host> wide(device, store_of<Serial, double>(device), seed);
+  const Index elements = store_of<Serial, float>(device).plan().parameter_size();
+  CHECK(narrow.bytes() == 2 * elements * Index{4});
+  CHECK(wide.bytes() == 2 * elements * Index{8});
   CHECK_FALSE(train::OptimizerState<AdamW, float, Host>::has_master);
 }
 
 // fault D11
-TEST_CASE_TEMPLATE("decay follows the description, not the name, over one flat region", Format, float, double,
-                   dtrain::bfloat16, float16, Precision<dtrain::bfloat16, dtrain::bfloat16>) {
+TEST_CASE_TEMPLATE("decay follows the description, not the name, also in shards that begin inside a parameter", Format,
+                   float, double, dtrain::bfloat16, float16, Precision<dtrain::bfloat16, dtrain::bfloat16>) {
   using T = typename PrecisionOf<Format>::Parameter;
+  using Sharded = Strategy<DataParallel<3, Zero<1>>>;
   Host device;
-  const auto map = three_parameters();
-  train::OptimizerState<AdamW, Format, Host> state(device, region_size(map), map, seed);
-  std::vector<T> parameters(static_cast<std::size_t>(region_size(map)), T(1.0f));
-  if constexpr (PrecisionOf<Format>::has_master)
-    for (auto& master : state.masters()) master = 1.0f;
-  const std::vector<typename PrecisionOf<Format>::Gradient> gradients(parameters.size());
-  state.update(AdamW{.weight_decay = 0.1}, parameters, gradients, 0.1, 1.0, 1);
-  const auto value = [&](std::size_t index) {
-    return static_cast<double>(parameters[static_cast<std::size_t>(map[index].offset)]);
-  };
-  CHECK(value(0) == doctest::Approx(0.99).epsilon(sizeof(T) == 2 ? 0x1p-8 : 1e-7));
-  CHECK(value(1) == 1.0);
-  CHECK(value(2) == 1.0);
-  if constexpr (PrecisionOf<Format>::has_master)
-    CHECK(static_cast<double>(state.masters()[0]) == doctest::Approx(0.99).epsilon(1e-7));
+  int updated = 0;
+  for (const int rank : {0, 1, 2}) {
+    auto store = store_of<Sharded, Format>(device, 3, rank);
+    train::OptimizerState<AdamW, Format, Host> state(device, store, seed);
+    for (T& parameter : store.parameters()) parameter = T(1.0f);
+    if constexpr (PrecisionOf<Format>::has_master)
+      for (float& master : state.masters()) master = 1.0f;
+    state.update(AdamW{.weight_decay = 0.1}, store.parameters(), store.gradients(), 0.1, 1.0, 1);
+    for_elements(store, [&](std::size_t at, std::size_t master, const parallel::LocalParameter& parameter) {
+      const auto value = static_cast<double>(store.parameters()[at]);
+      const bool matrix = parameter.name == "norm.bias.weight";
+      CHECK(value == doctest::Approx(matrix ? 0.99 : 1.0).epsilon(matrix && sizeof(T) == 2 ? 0x1p-8 : 1e-7));
+      if constexpr (PrecisionOf<Format>::has_master)
+        CHECK(static_cast<double>(state.masters()[master]) == doctest::Approx(matrix ? 0.99 : 1.0).epsilon(1e-7));
+      ++updated;
+    });
+  }
+  CHECK(updated == 8 + 8 + 6 * 8 + 6);
 }

@@ -57,7 +57,7 @@ void check_learning() {
         // The parameters are the master weights, rounded once.
         if constexpr (PrecisionOf<Format>::has_master) {
           using T = typename PrecisionOf<Format>::Parameter;
-          const auto masters = trainer.optimizer_state().masters();
+          const auto masters = trainer.optimizer_states()[0].masters();
           const auto parameters = trainer.program().stage().parameters();
           for (std::size_t i = 0; i < masters.size(); ++i) REQUIRE(parameters[i].bits() == T(masters[i]).bits());
         }

@@ -56,7 +56,8 @@ void set_weights(Trainer& trainer, Value value) {
       const auto wide =
           static_cast<Accumulator<std::remove_reference_t<decltype(element)>>>(value(parameter.name, whole));
       element = wide;
-      if constexpr (requires { trainer.optimizer_state().masters(); }) trainer.optimizer_state().masters()[at] = wide;
+      if constexpr (requires { trainer.optimizer_states()[0].masters(); })
+        trainer.optimizer_states()[0].masters()[at] = wide;
     });
 }
 
