@@ -1,6 +1,7 @@
 // The batch cut over two ranks.
 #include "run.hpp"
+#include "strategies.hpp"
 
 namespace {
-const example::Compiled<example::dt::Strategy<example::dt::DataParallel<2>>> compiled("dp2");
+const example::Trained<example::Data2> trained("dp2");
 }

@@ -1,9 +1,7 @@
 // All three axes: the main job's default.
 #include "run.hpp"
+#include "strategies.hpp"
 
 namespace {
-const example::Compiled<example::dt::Strategy<
-    example::dt::DataParallel<2>, example::dt::PipelineParallel<2, example::dt::schedule::OneForwardOneBackward>,
-    example::dt::TensorParallel<2>>>
-    compiled("dp2-pp2-tp2");
+const example::Trained<example::Data2Pipeline2Tensor2> trained("dp2-pp2-tp2");
 }

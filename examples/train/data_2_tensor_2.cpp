@@ -1,7 +1,7 @@
 // The batch and every layer cut over two ranks each.
 #include "run.hpp"
+#include "strategies.hpp"
 
 namespace {
-const example::Compiled<example::dt::Strategy<example::dt::DataParallel<2>, example::dt::TensorParallel<2>>> compiled(
-    "dp2-tp2");
+const example::Trained<example::Data2Tensor2> trained("dp2-tp2");
 }

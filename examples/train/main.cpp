@@ -105,7 +105,9 @@ int main(int argc, char** argv) {
     options.micro_batches_given = train->count("--micro-batches") + explain->count("--micro-batches") > 0;
     check(options);
     const example::Entry& entry = example::registry().at(options.strategy);
-    return train->parsed() ? entry.train(options) : entry.explain(options);
+    if (train->parsed()) return entry.train(options);
+    std::printf("%s", entry.explain(options).c_str());
+    return 0;
   } catch (const std::exception& error) {
     const std::string text = error.what();
     std::fprintf(stderr, "%s%s\n", text.starts_with("dtrain:") ? "" : "dtrain: ", error.what());

@@ -1,8 +1,7 @@
 // Two pipeline stages.
 #include "run.hpp"
+#include "strategies.hpp"
 
 namespace {
-const example::Compiled<
-    example::dt::Strategy<example::dt::PipelineParallel<2, example::dt::schedule::OneForwardOneBackward>>>
-    compiled("pp2");
+const example::Trained<example::Pipeline2> trained("pp2");
 }

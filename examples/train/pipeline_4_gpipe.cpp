@@ -1,7 +1,7 @@
 // Four pipeline stages under GPipe.
 #include "run.hpp"
+#include "strategies.hpp"
 
 namespace {
-const example::Compiled<example::dt::Strategy<example::dt::PipelineParallel<4, example::dt::schedule::GPipe>>> compiled(
-    "pp4-gpipe");
+const example::Trained<example::Pipeline4GPipe> trained("pp4-gpipe");
 }

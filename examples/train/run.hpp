@@ -1,7 +1,5 @@
-// Trains the model under one strategy, and explains the strategy.
+// Trains the model under one strategy.
 #pragma once
-
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -11,34 +9,12 @@
 #include <system_error>
 #include <vector>
 
-#include "model.hpp"
+#include "batch.hpp"
 #include "options.hpp"
 #include "progress.hpp"
 #include "registry.hpp"
 
 namespace example {
-
-template <class Strategy>
-dt::parallel::BatchShape batch_shape(const Options& options) {
-  return dt::parallel::deal_out(options.batch, context, static_cast<int>(options.micro_batches), Strategy::Data::degree,
-                                Strategy::Pipeline::degree);
-}
-
-/// Refuses what would not fit into this machine's memory: the bytes of every rank are known before any is allocated.
-template <class Strategy>
-void require_memory(const Options& options, const dt::parallel::BatchShape& shape) {
-  const auto program = dt::parallel::explanation_of<Model, Strategy>(shape);
-  double needed = 0.0;
-  for (const auto& stage : program.stages) needed += static_cast<double>(stage.total_bytes());
-  needed *= static_cast<double>(program.ranks) / static_cast<double>(program.stages.size());
-  const double there = static_cast<double>(::sysconf(_SC_PHYS_PAGES)) * static_cast<double>(::sysconf(_SC_PAGESIZE));
-  constexpr double gibibyte = 1024.0 * 1024.0 * 1024.0;
-  if (there > 0.0 && needed > there)
-    throw dt::ConfigurationError(dt::concatenate("dtrain: a batch of ", options.batch, " sequences under ",
-                                                 options.strategy, " needs ", needed / gibibyte,
-                                                 " GiB on all ranks together, but this machine has ", there / gibibyte,
-                                                 " GiB; choose a smaller --batch, or more --micro-batches."));
-}
 
 /// The metrics file is emptied when it is opened; that must not happen to a text.
 inline void require_separate(const std::string& metrics, const std::vector<std::filesystem::path>& texts) {
@@ -47,13 +23,6 @@ inline void require_separate(const std::string& metrics, const std::vector<std::
     if (std::filesystem::equivalent(metrics, text, code))
       throw dt::ConfigurationError(
           dt::concatenate("dtrain: --metrics ", metrics, " would overwrite a file of --data; name another file."));
-}
-
-template <class Strategy>
-int explain(const Options& options) {
-  const auto shape = batch_shape<Strategy>(options);
-  std::printf("%s", dt::explain<Model, Strategy>(shape).c_str());
-  return 0;
 }
 
 inline void print_text(const dt::data::ByteText& text) {
@@ -67,12 +36,13 @@ template <class Strategy>
 int train(const Options& options) {
   // What can be checked without ranks is checked before anything is started, allocated or written.
   const auto shape = batch_shape<Strategy>(options);
-  require_memory<Strategy>(options, shape);
+  const Entry& entry = registry().at(options.strategy);
+  entry.require_memory(options);
   const std::vector<std::filesystem::path> paths(options.data.begin(), options.data.end());
   const dt::data::ByteText text(paths, {.context = context, .held_out = 0.1});
   require_separate(options.metrics, text.files());
   dt::MetricsFile metrics(options.metrics);
-  std::printf("%s\n", dt::explain<Model, Strategy>(shape).c_str());
+  std::printf("%s\n", entry.explain(options).c_str());
   print_text(text);
   std::fflush(stdout);
 
@@ -113,10 +83,10 @@ int train(const Options& options) {
   });
 }
 
-/// Adds a strategy to the registry.
+/// Adds a strategy to those that can be trained under.
 template <class Strategy>
-struct Compiled {
-  explicit Compiled(const char* name) { registry()[name] = {&train<Strategy>, &explain<Strategy>}; }
+struct Trained {
+  explicit Trained(const char* name) { registry()[name].train = &train<Strategy>; }
 };
 
 }  // namespace example

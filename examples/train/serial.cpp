@@ -1,6 +1,7 @@
 // One rank, all cores.
 #include "run.hpp"
+#include "strategies.hpp"
 
 namespace {
-const example::Compiled<example::dt::Serial> compiled("serial");
+const example::Trained<example::dt::Serial> trained("serial");
 }

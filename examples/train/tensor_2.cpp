@@ -1,6 +1,7 @@
 // Every layer cut over two ranks.
 #include "run.hpp"
+#include "strategies.hpp"
 
 namespace {
-const example::Compiled<example::dt::Strategy<example::dt::TensorParallel<2>>> compiled("tp2");
+const example::Trained<example::Tensor2> trained("tp2");
 }

@@ -1,7 +1,7 @@
 // Every layer cut over two ranks, the residual stream by rows.
 #include "run.hpp"
+#include "strategies.hpp"
 
 namespace {
-const example::Compiled<example::dt::Strategy<example::dt::TensorParallel<2, example::dt::SequenceParallel>>> compiled(
-    "tp2-sp");
+const example::Trained<example::Tensor2Sequence> trained("tp2-sp");
 }
