@@ -38,10 +38,10 @@ class Chunk {
   [[nodiscard]] auto& gather() { return gather_; }
   [[nodiscard]] auto& reduction() { return reduction_; }
 
-  /// Begins a step in which so many passes will add gradients.
-  void restart(int passes) {
+  /// Lets so many passes add gradients, which are reduced in the last of them; `first`: from zero.
+  void restart(int passes, bool first) {
     passes_left_ = passes;
-    reduction_.restart();
+    if (first) reduction_.restart();
   }
 
   // As the parameter access of its stage.

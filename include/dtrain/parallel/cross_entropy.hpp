@@ -1,7 +1,9 @@
 // Softmax cross entropy over logits that may be cut by vocabulary, or by rows, across the tensor axis.
 #pragma once
 
+#include <algorithm>
 #include <span>
+#include <vector>
 
 #include "dtrain/comm/reduction.hpp"
 #include "dtrain/ops/host/cross_entropy.hpp"
@@ -33,6 +35,26 @@ struct CrossEntropy {
     const Index bytes = 3 * static_cast<Index>(sizeof(Accumulator<T>));
     return splits_rows ? Extent{0, bytes} : Extent{bytes, 0};
   }();
+
+  /// Puts one row of logits together, alike on all tensor ranks: `result` holds one element per class.
+  template <class Device, class Communicator>
+  static void gather_row(const MicroBatch<Device>& batch, Matrix<T> logits, Index row, Communicator& communicator,
+                         std::span<T> result) {
+    if constexpr (splits_columns) {
+      std::vector<T> whole(static_cast<std::size_t>(logits.columns() * degree));
+      communicator
+          .all_gather(std::span<const T>(logits.row(row), static_cast<std::size_t>(logits.columns())), std::span(whole))
+          .wait();
+      std::copy_n(whole.begin(), result.size(), result.begin());
+    } else if constexpr (splits_rows) {
+      // The rank that holds the row gives it, the others add zeros.
+      for (auto& value : result) value = T(0.0f);
+      if (batch.shard.contains(row)) std::copy_n(logits.row(row - batch.shard.begin), result.size(), result.begin());
+      communicator.all_reduce(result).wait();
+    } else {
+      std::copy_n(logits.row(row), result.size(), result.begin());
+    }
+  }
 
   /// One micro-batch of logits.
   template <class Device, class Communicator>

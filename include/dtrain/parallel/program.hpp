@@ -85,20 +85,39 @@ class Program {
   /// different shapes that exchange the same messages.
   template <class Feed>
   BatchResult gradients(const BatchShape& shape, std::uint64_t step, Feed&& feed, double loss_scale = 1.0) {
-    prepare(shape, true);
-    held_.restart(shape.micro_batches);
-    load(shape, feed);
-    const Index tokens = count_targets();
-    run(shape, training_, step, true, tokens > 0 ? loss_scale / static_cast<double>(tokens) : 0.0);
+    begin_batch(shape, feed, shape.micro_batches);
+    const Index tokens = count_targets(counted_.targets);
+    // Batches that were accumulated before could not know how many targets there would be.
+    const double divisor = counted_.batches > 0 ? counted_.divisor : static_cast<double>(tokens);
+    run(shape, training_, step, true, tokens > 0 ? loss_scale / divisor : 0.0);
     held_.finish_gradients();
+    if (counted_.batches > 0) held_.scale_gradients(tokens > 0 ? divisor / static_cast<double>(tokens) : 0.0);
+    counted_ = {};
     return share_result(shape, tokens);
   }
+
+  /// Adds the gradients of a batch to those of the next call of `gradients`, without reducing them over the ranks that
+  /// share the batch (where ranks keep shards of gradients, they must be). That call then gives loss and gradients of
+  /// all these batches together, as if they were one. All have the same context.
+  template <class Feed>
+  void accumulate(const BatchShape& shape, std::uint64_t step, Feed&& feed, double loss_scale = 1.0) {
+    // One pass more than there are: the last one reduces.
+    begin_batch(shape, feed, shape.micro_batches + 1);
+    counted_.targets += counted_targets();
+    if (counted_.batches == 0) counted_.divisor = static_cast<double>(shape.samples * shape.context);
+    run(shape, training_, step, true, loss_scale / counted_.divisor);
+    ++counted_.batches;
+    counted_.samples += shape.samples;
+    counted_.context = shape.context;
+  }
+
   /// Loss of a global batch, without gradients and without dropout.
   template <class Feed>
   BatchResult evaluate(const BatchShape& shape, Feed&& feed) {
     prepare(shape, false);
     load(shape, feed);
-    const Index tokens = count_targets();
+    loss_ = {};
+    const Index tokens = count_targets(0);
     run(shape, evaluation_, 0, false, 0.0);
     return share_result(shape, tokens);
   }
@@ -185,34 +204,28 @@ class Program {
     const Index first = axes_.mesh().batch_share().rank * local_samples_;
     const Range samples{first, first + local_samples_};
     const auto rows = static_cast<std::size_t>(local_samples_ * shape.context);
-    auto* const first_held = held_.first_stage();
-    auto* const last_held = held_.last_stage();
-    const auto targets = last_held != nullptr ? last_held->targets().first(rows) : std::span<std::int32_t>{};
-    if constexpr (Lowered::takes_tokens)
-      feed(samples, first_held != nullptr ? first_held->tokens().first(rows) : std::span<std::int32_t>{}, targets);
-    else
-      feed(samples,
-           first_held != nullptr ? first_held->features().first(rows * static_cast<std::size_t>(Lowered::input_width))
-                                 : std::span<T>{},
-           targets);
-    local_targets_ = targets;
-    ops::check_targets(targets, CrossEntropy<Lowered, T>::classes, ignored_target);
-    if constexpr (Lowered::takes_tokens)
-      if (first_held != nullptr) check_tokens(first_held->tokens().first(rows));
-  }
-  static void check_tokens(std::span<const std::int32_t> tokens) {
-    constexpr Index vocabulary = Lowered::template UnitOf<0>::template Layer<0>::vocabulary;
-    for (std::size_t row = 0; row < tokens.size(); ++row)
-      if (tokens[row] < 0 || tokens[row] >= vocabulary)
-        throw DataError(concatenate("dtrain: token ", tokens[row], " at row ", row,
-                                    " of the batch does not lie in the vocabulary [0, ", vocabulary, ")."));
+    local_targets_ = held_.fill(samples, rows, feed);
   }
 
+  template <class Feed>
+  void begin_batch(const BatchShape& shape, Feed&& feed, int passes) {
+    if (counted_.batches > 0 && shape.context != counted_.context)
+      throw ConfigurationError(concatenate("dtrain: a batch with a context of ", shape.context,
+                                           " tokens cannot be added to batches of ", counted_.context, "."));
+    prepare(shape, true);
+    held_.restart(passes, counted_.batches == 0);
+    load(shape, feed);
+    if (counted_.batches == 0) loss_ = {};
+  }
+  [[nodiscard]] Index counted_targets() const {
+    return static_cast<Index>(
+        std::ranges::count_if(local_targets_, [](std::int32_t target) { return target != ignored_target; }));
+  }
   // The count comes before the pipeline's backward pass, so that gradients are of the global mean from the start.
-  [[nodiscard]] Index count_targets() {
-    std::array<std::int64_t, 1> count{0};
+  // `before`: on this rank, in batches accumulated earlier.
+  [[nodiscard]] Index count_targets(Index before) {
+    std::array<std::int64_t, 1> count{before + counted_targets()};
     if (held_.last_stage() == nullptr) return 0;
-    for (const std::int32_t target : local_targets_) count[0] += target != ignored_target ? 1 : 0;
     axes_.for_batch_axes([&]<class P>(auto& communicator) { communicator.all_reduce(std::span(count)).wait(); });
     return count[0];
   }
@@ -220,7 +233,6 @@ class Program {
   void run(const BatchShape& shape, const std::vector<schedule::Table>& tables, std::uint64_t step, bool training,
            double scale) {
     using schedule::ActionKind;
-    loss_ = {};
     const auto& actions = table_of(tables).actions;
     std::conditional_t<(stages > 1), PendingMessages<PipelineHandle>, NoMessages> pending;
     for (const schedule::Action& action : actions) {
@@ -248,7 +260,7 @@ class Program {
   [[nodiscard]] MicroBatch<Device> batch_of(const BatchShape& shape, const schedule::Action& action, bool training,
                                             std::uint64_t step) {
     const Index rows = rows_of(shape);
-    const Index first = axes_.mesh().batch_share().rank * local_samples_ * shape.context;
+    const Index first = (counted_.samples + axes_.mesh().batch_share().rank * local_samples_) * shape.context;
     const Index local = action.micro_batch * rows;
     return chunk(action.chunk).stage().micro_batch(local, first + local, rows, training, step);
   }
@@ -338,25 +350,9 @@ class Program {
   // Called by all ranks or none. Sizes so large that the sums above were rounded are equal all the same.
 
   void gather_logits(Index row, std::span<T> result) {
-    using Loss = CrossEntropy<Lowered, T>;
     if (auto* const stage = held_.last_stage()) {
       const auto batch = stage->micro_batch(0, 0, local_samples_ * stage->context(), false, 0);
-      const Matrix<T> logits = stage->output(batch, 0);
-      if constexpr (Loss::splits_columns) {
-        std::vector<T> whole(static_cast<std::size_t>(logits.columns() * Lowered::tensor.degree));
-        axes_.tensor()
-            .all_gather(std::span<const T>(logits.row(row), static_cast<std::size_t>(logits.columns())),
-                        std::span<T>(whole))
-            .wait();
-        std::copy_n(whole.begin(), result.size(), result.begin());
-      } else if constexpr (Loss::splits_rows) {
-        // The rank that holds the row gives it, the others add zeros.
-        for (auto& value : result) value = T(0.0f);
-        if (batch.shard.contains(row)) std::copy_n(logits.row(row - batch.shard.begin), result.size(), result.begin());
-        axes_.tensor().all_reduce(result).wait();
-      } else {
-        std::copy_n(logits.row(row), result.size(), result.begin());
-      }
+      CrossEntropy<Lowered, T>::gather_row(batch, stage->output(batch, 0), row, axes_.tensor(), result);
     }
     if constexpr (S::static_ranks > 1 || S::has_dynamic) {
       axes_.world().broadcast(result, last_stage_root()).wait();
@@ -375,7 +371,17 @@ class Program {
   std::vector<schedule::Table> evaluation_{};
   int training_micro_batches_ = 0;
   int evaluation_micro_batches_ = 0;
+  // Batches that were accumulated since the last step.
+  struct Counted {
+    int batches = 0;
+    Index samples = 0;
+    Index context = 0;
+    Index targets = 0;     // on this rank
+    double divisor = 1.0;  // of their losses
+  };
+
   Index local_samples_ = 0;
+  Counted counted_{};
   std::span<const std::int32_t> local_targets_{};
   LossSum loss_{};
 };

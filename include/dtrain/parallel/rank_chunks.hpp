@@ -69,9 +69,36 @@ class RankChunks {
     return bytes;
   }
 
-  /// Begins a step in which so many passes will add gradients to each chunk.
-  void restart(int passes) {
-    for (auto& chunk : chunks_) chunk->restart(passes);
+  /// Lets `feed(samples, inputs, targets)` fill the local batch of so many rows, as far as this rank holds the first or
+  /// last unit, and returns the targets. Throws DataError for tokens and targets out of range.
+  template <class Feed>
+  std::span<const std::int32_t> fill(Range samples, std::size_t rows, Feed&& feed) {
+    using T = typename PrecisionOf<Format>::Parameter;
+    auto* const first = first_stage();
+    auto* const last = last_stage();
+    const auto targets = last != nullptr ? last->targets().first(rows) : std::span<std::int32_t>{};
+    if constexpr (Lowered::takes_tokens) {
+      const auto tokens = first != nullptr ? first->tokens().first(rows) : std::span<std::int32_t>{};
+      feed(samples, tokens, targets);
+      check_tokens(tokens, Lowered::template UnitOf<0>::template Layer<0>::vocabulary);
+    } else {
+      feed(samples,
+           first != nullptr ? first->features().first(rows * static_cast<std::size_t>(Lowered::input_width))
+                            : std::span<T>{},
+           targets);
+    }
+    ops::check_targets(targets, CrossEntropy<Lowered, T>::classes, ignored_target);
+    return targets;
+  }
+
+  /// Lets so many passes add gradients to each chunk, which are reduced in the last of them; `first`: from zero.
+  void restart(int passes, bool first) {
+    for (auto& chunk : chunks_) chunk->restart(passes, first);
+  }
+  /// Multiplies all gradients that this rank keeps.
+  void scale_gradients(double factor) {
+    using G = typename PrecisionOf<Format>::Gradient;
+    for (auto& chunk : chunks_) ops::scale(device_, chunk->stage().gradients(), static_cast<Accumulator<G>>(factor));
   }
   /// Completes the sums over all axes, once every pass has added its gradients. `gradients` calls it itself.
   void finish_gradients() {
@@ -95,6 +122,12 @@ class RankChunks {
   }
 
  private:
+  static void check_tokens(std::span<const std::int32_t> tokens, Index vocabulary) {
+    for (std::size_t row = 0; row < tokens.size(); ++row)
+      if (tokens[row] < 0 || tokens[row] >= vocabulary)
+        throw DataError(concatenate("dtrain: token ", tokens[row], " at row ", row,
+                                    " of the batch does not lie in the vocabulary [0, ", vocabulary, ")."));
+  }
   [[nodiscard]] static RankPlan<Lowered, Format> plan_at(const Mesh<S>& mesh) {
     const Coordinate shard = ShardCommunicators<S, C>::place(mesh);
     return plan_of_rank<Lowered, S, Format>(mesh.template along<axes::Pipeline>().rank, shard.size, shard.rank);

@@ -112,6 +112,22 @@ class Trainer {
     return step_on(options_.learning_rate, source, shape);
   }
 
+  /// Adds a batch of the caller's to the next step, without reducing its gradients over the data axis (PyTorch's
+  /// `no_sync`): the step is then as on all these batches together. `feed` as for `step`.
+  template <class Feed>
+  void accumulate(const parallel::BatchShape& shape, Feed&& feed) {
+    program_.accumulate(shape, static_cast<std::uint64_t>(clock_.attempts()), feed, loss_scale_.scale);
+    accumulated_tokens_ += shape.samples * shape.context;
+  }
+  /// The same on the next `shape.samples` samples of a source.
+  template <class Source>
+  void accumulate(const Source& source, const parallel::BatchShape& shape) {
+    require_source<Source>();
+    check_source(source, shape);
+    accumulate(shape, training_feed(source));
+    position_ = position_.advanced(shape.samples, source.training_samples());
+  }
+
   /// Mean loss over the whole held-out part of a source, without dropout; `shape` is how much is run at once.
   template <class Source>
   EvaluationReport evaluate(const Source& source, const parallel::BatchShape& shape) {
@@ -179,7 +195,7 @@ class Trainer {
     };
     StepReport report{.step = clock_.attempts() + 1,
                       .learning_rate = rate(clock_.schedule_step()),
-                      .tokens = shape.samples * shape.context,
+                      .tokens = std::exchange(accumulated_tokens_, 0) + shape.samples * shape.context,
                       .loss_scale = loss_scale_.scale};
     const auto result =
         program_.gradients(shape, static_cast<std::uint64_t>(clock_.attempts()), timed, report.loss_scale);
@@ -291,6 +307,7 @@ class Trainer {
   optim::TrainingClock clock_{};
   optim::LossScale loss_scale_ = optim::LossScale::start(*options_.loss_scaling);
   data::Position position_{};
+  Index accumulated_tokens_ = 0;
 };
 
 }  // namespace dtrain::train
