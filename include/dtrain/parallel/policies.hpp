@@ -73,14 +73,14 @@ struct FindReductionType {
   using type = G;
 };
 template <class P, class G>
-  requires requires { typename P::template Reduced<G>; }
+  requires(std::is_same_v<typename P::Axis, axes::Data> && requires { typename P::template Reduced<G>; })
 struct FindReductionType<P, G> {
   using type = typename P::template Reduced<G>;
 };
 }  // namespace detail
 
-/// The type in which policy `P` reduces gradients of type `G`: its own, unless the policy names another as
-/// `Reduced<G>`.
+/// The type in which policy `P` reduces gradients of type `G`: their own, unless the policy of the data axis names
+/// another as `Reduced<G>`.
 template <class P, class G>
 using ReductionType = typename detail::FindReductionType<P, G>::type;
 
