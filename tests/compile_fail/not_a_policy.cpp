@@ -1,5 +1,7 @@
-// expect: dtrain: a strategy is made of policies: DataParallel, TensorParallel, PipelineParallel, Recompute, or your
-// own expect clang: Policy<Twice> expect gcc: Policy<Twice>
+// expect: dtrain: a strategy is made of policies: DataParallel, TensorParallel, PipelineParallel, Recompute,
+// expect: ChunkedLoss, or your own
+// expect clang: Policy<Twice>
+// expect gcc: Policy<Twice>
 #include "dtrain/parallel/strategy.hpp"
 
 using namespace dtrain;

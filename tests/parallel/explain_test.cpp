@@ -117,7 +117,7 @@ TEST_CASE("what is explained is what a run allocates and exchanges") {
   compare<Gpt, Serial, float>(1, {.samples = 4, .context = 8, .micro_batches = 2});
   compare<Gpt, Strategy<DataParallel<2, BucketBytes<4096>>>, float>(2, {.samples = 8, .context = 8});
   compare<Gpt, Strategy<TensorParallel<2>>, double>(2, {.samples = 2, .context = 8, .micro_batches = 2});
-  compare<Llama, Strategy<TensorParallel<4, SequenceParallel>>, float>(4, {.samples = 2, .context = 8});
+  compare<Llama, Strategy<TensorParallel<4, SequenceParallel>, ChunkedLoss<9>>, float>(4, {.samples = 3, .context = 8});
   compare<Llama, Strategy<PipelineParallel<3, schedule::GPipe>>, double>(
       3, {.samples = 4, .context = 4, .micro_batches = 4});
   compare<Gpt, Strategy<DataParallel<dynamic>, PipelineParallel<2>, TensorParallel<2, SequenceParallel>>, float>(
@@ -221,6 +221,9 @@ TEST_CASE("the text names what it explains and fits a terminal") {
     begin = end + 1;
   }
   CHECK(explain<Llama, Serial>({.samples = 1, .context = 8}).find("communication: none") != std::string::npos);
+  using Chunked = Strategy<TensorParallel<4, SequenceParallel>, ChunkedLoss<9>>;
+  CHECK(explain<Llama, Chunked>({.samples = 3, .context = 8}).find("runs with the loss in 3 chunks; forward") !=
+        std::string::npos);
 }
 
 TEST_CASE("the guide's strategy") {

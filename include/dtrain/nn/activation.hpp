@@ -16,6 +16,7 @@ struct Gelu {
   static constexpr Features output = features_of(Width);
   static constexpr bool saves_input = true;
   static constexpr LayerKind kind = LayerKind::activation;
+  static constexpr RowUse row_use = RowUse::alone;
 
   static constexpr LayoutRule layouts(Layout incoming, TensorAxis tensor) { return element_wise(incoming, tensor); }
   static constexpr auto parameters(LayoutRule) { return no_parameters; }
@@ -38,6 +39,7 @@ struct SwiGlu {
   static constexpr Features output = features_of(Width);
   static constexpr bool saves_input = true;
   static constexpr LayerKind kind = LayerKind::activation;
+  static constexpr RowUse row_use = RowUse::alone;
 
   static constexpr LayoutRule layouts(Layout incoming, TensorAxis tensor) { return element_wise(incoming, tensor); }
   static constexpr auto parameters(LayoutRule) { return no_parameters; }

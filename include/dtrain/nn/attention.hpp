@@ -117,6 +117,7 @@ struct RotaryPositions {
   static constexpr Features input = Options.input();
   static constexpr Features output = Options.input();
   static constexpr bool in_place = true;
+  static constexpr RowUse row_use = RowUse::placed;
 
   static constexpr LayoutRule layouts(Layout incoming, TensorAxis) { return detail::by_heads(incoming); }
   static constexpr auto parameters(LayoutRule) { return no_parameters; }

@@ -23,6 +23,7 @@ struct Dropout {
   static constexpr Features input = features_of(Width);
   static constexpr Features output = features_of(Width);
   static constexpr bool in_place = true;
+  static constexpr RowUse row_use = RowUse::placed;
   /// Nothing is left of a dropout that drops nothing.
   static constexpr bool vanishes = Drop.value == 0.0;
 

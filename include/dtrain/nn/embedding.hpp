@@ -54,6 +54,7 @@ struct PositionEmbedding {
   static constexpr Features input = features_of(Width);
   static constexpr Features output = features_of(Width);
   static constexpr bool in_place = true;
+  static constexpr RowUse row_use = RowUse::placed;
   static constexpr bool identity_gradient = true;
   static constexpr Index max_context = Context;
 

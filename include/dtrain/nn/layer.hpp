@@ -14,6 +14,13 @@ namespace dtrain::nn {
 /// Layers whose outputs cost little to compute again, by what they are; the others always keep what is read again.
 enum class LayerKind : std::uint8_t { other, attention, norm, activation };
 
+/// What a layer must have at hand to compute one row.
+enum class RowUse : std::uint8_t {
+  alone,     ///< the row itself, wherever it stands
+  placed,    ///< the row and its index in the global batch (dropout, positions)
+  together,  ///< other rows too
+};
+
 /// A stateless type. It never sees a rank or a communicator: the lowering hands it a *site* (below).
 ///
 /// Required:
@@ -35,6 +42,8 @@ enum class LayerKind : std::uint8_t { other, attention, norm, activation };
 /// - `identity_gradient` (bool): dx is dy; `backward_input` is then not needed.
 /// - `kind` (`LayerKind`): what selective recomputation knows it by. `forward` may then run twice in a step, with the
 ///   same random numbers.
+/// - `row_use` (`RowUse`): whether rows can be computed apart from each other, as a loss in chunks does at the model's
+///   end; `together` unless it says otherwise.
 /// - `forward_after_sum(site, y)`, `backward_after_sum(site, dy)`: for parameters marked `after_sum`.
 /// - `constants(context, TensorAxis)` and `fill_constants(context, TensorAxis, span)`: numbers computed once, at
 ///   `site.constants()`.
@@ -81,6 +90,11 @@ template <class L>
 constexpr LayerKind layer_kind() {
   if constexpr (requires { L::kind; }) return L::kind;
   return LayerKind::other;
+}
+template <class L>
+constexpr RowUse row_use() {
+  if constexpr (requires { L::row_use; }) return L::row_use;
+  return RowUse::together;
 }
 template <class L>
 constexpr bool identity_gradient() {

@@ -29,6 +29,7 @@ struct Linear {
   static constexpr Features input = features_of(In);
   static constexpr Features output = features_of(Out);
   static constexpr bool saves_input = true;
+  static constexpr RowUse row_use = RowUse::alone;
 
   static constexpr LayoutRule layouts(Layout incoming, TensorAxis tensor) {
     if (!Options.divide) return row_wise(tensor);

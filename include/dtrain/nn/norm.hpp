@@ -21,6 +21,7 @@ struct LayerNorm {
   static constexpr Features output = features_of(Width);
   static constexpr bool saves_input = true;
   static constexpr LayerKind kind = LayerKind::norm;
+  static constexpr RowUse row_use = RowUse::alone;
   static constexpr Index saved_per_row(TensorAxis) { return 2; }
 
   static constexpr LayoutRule layouts(Layout, TensorAxis tensor) { return row_wise(tensor); }
@@ -65,6 +66,7 @@ struct RmsNorm {
   static constexpr Features output = features_of(Width);
   static constexpr bool saves_input = true;
   static constexpr LayerKind kind = LayerKind::norm;
+  static constexpr RowUse row_use = RowUse::alone;
   static constexpr Index saved_per_row(TensorAxis) { return 1; }
 
   static constexpr LayoutRule layouts(Layout, TensorAxis tensor) { return row_wise(tensor); }

@@ -1,6 +1,8 @@
 // One chunk of a rank with all that lends its units memory: parameters, gradients, and their exchange.
 #pragma once
 
+#include <span>
+
 #include "dtrain/parallel/gradient_reduction.hpp"
 #include "dtrain/parallel/parameter_gather.hpp"
 #include "dtrain/parallel/stage.hpp"
@@ -21,6 +23,7 @@ struct RankExchange {
 template <class Lowered, class S, NumberFormat Format, class Device, class C>
 class Chunk {
   using StageType = Stage<Lowered, Format, Device, S::Pipeline::virtual_stages == 1>;
+  using T = typename PrecisionOf<Format>::Parameter;
   using Exchange = RankExchange<Lowered, S, Format, Device, C>;
 
  public:
@@ -45,24 +48,49 @@ class Chunk {
   }
 
   // As the parameter access of its stage.
-  void begin(Pass pass) {
+  void begin(Pass pass, Range units) {
     pass_ = pass;
-    gather_.begin(pass);
-    if (adds_gradients()) reduction_.begin(pass, --passes_left_ == 0);
+    gather_.begin(pass, units);
+    reduction_.begin(pass, pass == gradient_pass && --passes_left_ == 0);
   }
   template <class Memory>
   void enter(Index unit, Memory& memory) {
     gather_.enter(unit, memory);
-    if (adds_gradients()) reduction_.enter(unit, memory);
+    if (adds_gradients(unit)) reduction_.enter(unit, memory);
   }
   void leave(Index unit) {
-    if (adds_gradients()) reduction_.leave(unit);
+    if (adds_gradients(unit)) reduction_.leave(unit);
+  }
+  /// Where the schedule splits the backward pass: a unit that this half does not enter has added its gradients in the
+  /// first one. Ranks that keep shards of gradients gave theirs away then.
+  void complete(Index unit) {
+    if constexpr (!S::sharding.shards_gradients()) reduction_.leave(unit);
+  }
+
+  /// One row of the logits of a micro-batch of `rows` rows that ran forward, in slot 0, alike on all tensor ranks.
+  template <class TensorCommunicator>
+  void gather_logits(Index rows, Index row, TensorCommunicator& communicator, std::span<T> result) {
+    using Loss = CrossEntropy<Lowered, T>;
+    using Split = LossUnit<Lowered, T>;
+    const auto batch = stage_.micro_batch(0, 0, rows, false, 0);
+    if constexpr (Split::apart) {
+      const auto place = Split::find(rows, row);
+      begin(Pass::forward, stage_.loss_unit());
+      auto pass = stage_.enter_loss(batch, 0, 0, communicator, *this);
+      const auto chunk = pass.forward(place.chunk);
+      leave(stage_.loss_unit().begin);
+      Loss::gather_row(chunk.batch, chunk.logits, place.row, communicator, result);
+    } else {
+      Loss::gather_row(batch, stage_.output(batch, 0), row, communicator, result);
+    }
   }
 
  private:
-  // Where the schedule splits the backward pass, its first half only defers.
-  [[nodiscard]] bool adds_gradients() const {
-    return pass_ == (Lowered::unit_options.splits_backward ? Pass::backward_weights : Pass::backward);
+  // Where the schedule splits the backward pass, its first half only defers, but for a unit that runs with the loss.
+  static constexpr Pass gradient_pass = Lowered::unit_options.splits_backward ? Pass::backward_weights : Pass::backward;
+  [[nodiscard]] bool adds_gradients(Index unit) const {
+    if (Lowered::unit_options.loss_rows > 0 && unit + 1 == Lowered::units) return pass_ == Pass::backward;
+    return pass_ == gradient_pass;
   }
 
   StageType stage_;

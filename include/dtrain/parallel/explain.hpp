@@ -47,6 +47,7 @@ class Explainer {
   using Lowered = LoweredFor<Model, S, T>;
   using Cuts = Stages<Lowered, S>;
   using Loss = CrossEntropy<Lowered, T>;
+  using Split = LossUnit<Lowered, T>;
   using Plan = StagePlan<Lowered, Format>;
   static_assert(Lowered::check());
   static_assert(Cuts::check());
@@ -127,7 +128,9 @@ class Explainer {
         .repeated = element.repeated,
         .parameters = element.parameter_size,
         .activations = (element.output + element.saved).bytes(Plan::row_capacity(rows()), Plan::shard_capacity(rows())),
+        .loss_chunks = Split::apart && E == Split::element_index ? Split::chunks(rows()) : 0,
         .flops_per_row = Lowered::flops_per_row(shape_.context)[E]};
+    if (report.loss_chunks > 0) report.activations = 0;
     [&]<std::size_t... I>(std::index_sequence<I...>) {
       (report.nodes.push_back(node_report<U, static_cast<int>(I)>()), ...);
     }(std::make_index_sequence<static_cast<std::size_t>(U::size)>{});
@@ -205,7 +208,8 @@ class Explainer {
           for (const Transfer& transfer :
                {node.before.forward, node.after.forward, node.after.backward, node.before.backward})
             if (transfer.bytes > 0)
-              add(report, axis, transfer.collective, "activations", micro_batches, micro_batches * transfer.bytes);
+              add(report, axis, transfer.collective, "activations",
+                  micro_batches * std::max<Index>(units[element_of(u)].loss_chunks, 1), micro_batches * transfer.bytes);
       for (Index u = plan.units().begin; u < plan.units().end; ++u)
         if (plan.placement(u).recomputed)
           for (const NodeReport& node : units[element_of(u)].nodes)
@@ -214,7 +218,8 @@ class Explainer {
                 add(report, axis, transfer.collective, "activations computed again", micro_batches,
                     micro_batches * transfer.bytes);
       if (Loss::splits_columns && plan.last())
-        add(report, axis, "all-reduce", "loss over the vocabulary", 2 * micro_batches,
+        add(report, axis, "all-reduce", "loss over the vocabulary",
+            2 * micro_batches * std::max<Index>(units.back().loss_chunks, 1),
             3 * micro_batches * rows() * static_cast<Index>(sizeof(Accumulator<T>)));
       for_elements([&]<int E>(std::integral_constant<int, E>) {
         const Index held = units_of(plan, E);
@@ -281,8 +286,10 @@ class Explainer {
     constexpr std::string_view axis = S::sharding.within > 0 ? "shards" : axes::Data::name;
     constexpr auto reduced_bytes = static_cast<Index>(sizeof(ReductionType<typename S::Data, Gradient>));
     const Index micro_batches = shape_.micro_batches;
-    const auto units = [&](std::string_view collective, std::string_view purpose, Index times, Index element_size) {
+    // A unit that runs together with the loss does so in one pass, where others take several.
+    const auto units = [&](std::string_view collective, std::string_view purpose, Index passes, Index element_size) {
       for (Index u = plan.units().begin; u < plan.units().end; ++u) {
+        const Index times = micro_batches * (Split::apart && u + 1 == Lowered::units ? 1 : passes);
         Index calls = sharding.groups_of(plan.region_of(u)).size();
         for (const Tie& tie : Lowered::ties)
           if (tie.user == static_cast<int>(element_of(u))) calls += sharding.groups_of(plan.tied_range(tie)).size();
@@ -290,7 +297,7 @@ class Explainer {
       }
     };
     if (S::sharding.shards_gradients()) {
-      units("reduce-scatter", "gradients, of each unit and micro-batch", micro_batches, reduced_bytes);
+      units("reduce-scatter", "gradients, of each unit and micro-batch", 1, reduced_bytes);
     } else {
       const auto groups = static_cast<Index>(sharding.groups().size());
       add(report, axis, "reduce-scatter", "gradients, of each unit", groups, plan.parameter_size() * reduced_bytes);
@@ -298,7 +305,7 @@ class Explainer {
     const auto parameter_bytes = static_cast<Index>(sizeof(T));
     if (S::sharding.shards_parameters()) {
       const Index passes = Lowered::unit_options.splits_backward ? 3 : 2;
-      units("all-gather", "parameters, of each unit and pass", passes * micro_batches, parameter_bytes);
+      units("all-gather", "parameters, of each unit and pass", passes, parameter_bytes);
     } else {
       add(report, axis, "all-gather", "parameters, after the update", static_cast<Index>(sharding.groups().size()),
           plan.parameter_size() * parameter_bytes);

@@ -170,9 +170,11 @@ inline void add_move(TextTable& table, Layout from, Layout to, const TransferPai
   table.row({"layer", "type", "layout over the tensor axis", "width of a rank", "parameters of a rank"});
   for (const UnitReport& unit : program.units) {
     const std::string names = unit_names(unit, unit.first_unit, unit.first_unit + unit.count);
-    table.line(concatenate(names, unit.count > 1 ? ", each" : "", ": ", count_text(unit.whole_parameters),
-                           " parameters; keeps ", bytes_text(unit.activations), " per micro-batch in flight; forward ",
-                           flops_text(unit.flops_per_row), " per row"));
+    table.line(concatenate(
+        names, unit.count > 1 ? ", each" : "", ": ", count_text(unit.whole_parameters), " parameters; ",
+        unit.loss_chunks > 0 ? concatenate("runs with the loss in ", plural(unit.loss_chunks, "chunk"))
+                             : concatenate("keeps ", bytes_text(unit.activations), " per micro-batch in flight"),
+        "; forward ", flops_text(unit.flops_per_row), " per row"));
     for (const NodeReport& node : unit.nodes) {
       add_move(table, node.rule.entering, node.rule.rule.in, node.before);
       if (!node.type.empty())

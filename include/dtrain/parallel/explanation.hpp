@@ -55,6 +55,7 @@ struct UnitReport {
   Index parameters = 0;        ///< elements of a unit's region on one rank, with alignment
   Index whole_parameters = 0;  ///< of a unit
   Index activations = 0;       ///< bytes that a unit keeps per micro-batch in flight
+  Index loss_chunks = 0;  ///< in so many parts of a micro-batch's rows the unit runs with the loss; 0: apart from it
   double flops_per_row = 0.0;  ///< forward pass of a unit, all tensor ranks together
 };
 

@@ -147,7 +147,8 @@ class LoweredElements<nn::ElementList<Elements...>, Tensor, T, Options> {
 
  public:
   template <int E>
-  using UnitOf = Unit<typename Element<E>::nodes, Tensor, boundaries[E].layout, boundaries[E].features, T, Options>;
+  using UnitOf = Unit<typename Element<E>::nodes, Tensor, boundaries[E].layout, boundaries[E].features, T,
+                      Options.of_unit(E == elements - 1)>;
 
  private:
   template <int E>

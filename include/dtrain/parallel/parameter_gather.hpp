@@ -24,15 +24,16 @@ class ParameterGather {
     if constexpr (rule.shards_parameters()) pending_.resize(static_cast<std::size_t>(buffers));
   }
 
-  void begin(Pass pass) {
+  /// `units` will be entered, each once, in the order of the pass.
+  void begin(Pass pass, Range units) {
     reverse_ = pass != Pass::forward;
+    units_ = units;
     entered_ = posted_ = 0;
   }
   template <class Memory>
   void enter(Index unit, Memory& memory) {
     if constexpr (rule.shards_parameters()) {
-      const Index units = store_.plan().units().size();
-      while (posted_ < units && posted_ <= entered_ + rule.prefetch) post(posted_++);
+      while (posted_ < units_.size() && posted_ <= entered_ + rule.prefetch) post(posted_++);
       Pending& arrived = pending_[static_cast<std::size_t>(entered_ % buffers)];
       for (auto& handle : arrived.handles) handle.wait();
       arrived.handles.clear();
@@ -80,7 +81,7 @@ class ParameterGather {
   // Gathers the unit that comes `order`-th in this pass.
   void post(Index order) {
     const auto& plan = store_.plan();
-    const Index unit = reverse_ ? plan.units().end - 1 - order : plan.units().begin + order;
+    const Index unit = reverse_ ? units_.end - 1 - order : units_.begin + order;
     auto buffer = workspace_.gather_buffer(order % buffers);
     auto& handles = pending_[static_cast<std::size_t>(order % buffers)].handles;
     gather(plan.region_of(unit), buffer, handles);
@@ -105,6 +106,7 @@ class ParameterGather {
   Communicators& communicators_;
   std::vector<Pending> pending_{};
   bool reverse_ = false;
+  Range units_{};
   Index entered_ = 0;
   Index posted_ = 0;
 };

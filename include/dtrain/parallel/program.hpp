@@ -89,7 +89,7 @@ class Program {
     const Index tokens = count_targets(counted_.targets);
     // Batches that were accumulated before could not know how many targets there would be.
     const double divisor = counted_.batches > 0 ? counted_.divisor : static_cast<double>(tokens);
-    run(shape, training_, step, true, tokens > 0 ? loss_scale / divisor : 0.0);
+    run(shape, training_, step, Goal::gradients, tokens > 0 ? loss_scale / divisor : 0.0);
     held_.finish_gradients();
     if (counted_.batches > 0) held_.scale_gradients(tokens > 0 ? divisor / static_cast<double>(tokens) : 0.0);
     counted_ = {};
@@ -105,7 +105,7 @@ class Program {
     begin_batch(shape, feed, shape.micro_batches + 1);
     counted_.targets += counted_targets();
     if (counted_.batches == 0) counted_.divisor = static_cast<double>(shape.samples * shape.context);
-    run(shape, training_, step, true, loss_scale / counted_.divisor);
+    run(shape, training_, step, Goal::gradients, loss_scale / counted_.divisor);
     ++counted_.batches;
     counted_.samples += shape.samples;
     counted_.context = shape.context;
@@ -118,7 +118,7 @@ class Program {
     load(shape, feed);
     loss_ = {};
     const Index tokens = count_targets(0);
-    run(shape, evaluation_, 0, false, 0.0);
+    run(shape, evaluation_, 0, Goal::loss, 0.0);
     return share_result(shape, tokens);
   }
 
@@ -137,7 +137,7 @@ class Program {
           feed(inputs.subspan(inputs.size() / static_cast<std::size_t>(samples.size()) * static_cast<std::size_t>(s),
                               inputs.size() / static_cast<std::size_t>(samples.size())));
     });
-    run(shape, evaluation_, 0, false, 0.0);
+    run(shape, evaluation_, 0, Goal::logits, 0.0);
     gather_logits(row, result);
   }
 
@@ -177,6 +177,10 @@ class Program {
       typename std::remove_cvref_t<decltype(std::declval<AxisCommunicators<S, C>&>().pipeline())>::Handle;
   // With one stage there are none.
   struct NoMessages {};
+  // What a run of the tables is for.
+  enum class Goal : unsigned char { gradients, loss, logits };
+  // Whether the last unit runs together with the loss, in chunks of rows.
+  static constexpr bool loss_apart = LossUnit<Lowered, T>::apart;
 
   static constexpr int chunks_per_rank = S::Pipeline::chunks;
   using ChunkType = Chunk<Lowered, S, Format, Device, C>;
@@ -230,7 +234,7 @@ class Program {
     return count[0];
   }
 
-  void run(const BatchShape& shape, const std::vector<schedule::Table>& tables, std::uint64_t step, bool training,
+  void run(const BatchShape& shape, const std::vector<schedule::Table>& tables, std::uint64_t step, Goal goal,
            double scale) {
     using schedule::ActionKind;
     const auto& actions = table_of(tables).actions;
@@ -244,7 +248,7 @@ class Program {
       if (schedule::is_hand(action.kind)) {
         if constexpr (chunks_per_rank > 1) hand(shape, action);
       } else if (action.kind == ActionKind::forward) {
-        forward(shape, action, step, training);
+        forward(shape, action, step, goal);
       } else {
         if (action.kind != ActionKind::backward_weight) backward(shape, action, step, scale);
         if constexpr (Lowered::unit_options.splits_backward)
@@ -265,27 +269,33 @@ class Program {
     return chunk(action.chunk).stage().micro_batch(local, first + local, rows, training, step);
   }
 
-  void forward(const BatchShape& shape, const schedule::Action& action, std::uint64_t step, bool training) {
+  void forward(const BatchShape& shape, const schedule::Action& action, std::uint64_t step, Goal goal) {
     ChunkType& held = chunk(action.chunk);
-    const auto batch = batch_of(shape, action, training, step);
+    const auto batch = batch_of(shape, action, goal == Goal::gradients, step);
     const Index local_row = action.micro_batch * rows_of(shape);
     held.stage().forward(batch, action.slot, local_row, axes_.tensor(), held);
     if (!held.stage().last()) return;
-    const LossSum sum = held.stage().loss(batch, action.slot, local_row, axes_.tensor()).forward();
-    loss_.sum += sum.sum;
-    loss_.tokens += sum.tokens;
+    if constexpr (loss_apart) {
+      // A training step finds it in the backward pass.
+      if (goal == Goal::loss) loss_ += held.stage().loss_in_chunks(batch, action.slot, local_row, axes_.tensor(), held);
+    } else {
+      if (goal != Goal::logits) loss_ += held.stage().loss(batch, action.slot, local_row, axes_.tensor()).forward();
+    }
   }
   void backward(const BatchShape& shape, const schedule::Action& action, std::uint64_t step, double scale) {
     ChunkType& held = chunk(action.chunk);
     const auto batch = batch_of(shape, action, true, step);
     const Index local_row = action.micro_batch * rows_of(shape);
-    T* incoming = nullptr;
-    if (held.stage().last()) {
+    Matrix<T> incoming;
+    if (!held.stage().last()) {
+      incoming = held.stage().output_gradient(batch, action.slot);
+    } else if constexpr (loss_apart) {
+      loss_ += held.stage().backward_from_loss(batch, action.slot, local_row, scale, axes_.tensor(), held);
+      return;
+    } else {
       const auto loss = held.stage().loss(batch, action.slot, local_row, axes_.tensor());
       loss.backward(scale);
-      incoming = loss.logits.data();
-    } else {
-      incoming = held.stage().output_gradient(batch, action.slot).data();
+      incoming = loss.logits;
     }
     held.stage().backward(batch, action.slot, local_row, incoming, axes_.tensor(), held);
   }
@@ -350,10 +360,8 @@ class Program {
   // Called by all ranks or none. Sizes so large that the sums above were rounded are equal all the same.
 
   void gather_logits(Index row, std::span<T> result) {
-    if (auto* const stage = held_.last_stage()) {
-      const auto batch = stage->micro_batch(0, 0, local_samples_ * stage->context(), false, 0);
-      CrossEntropy<Lowered, T>::gather_row(batch, stage->output(batch, 0), row, axes_.tensor(), result);
-    }
+    if (auto* const held = held_.last_chunk())
+      held->gather_logits(local_samples_ * held->stage().context(), row, axes_.tensor(), result);
     if constexpr (S::static_ranks > 1 || S::has_dynamic) {
       axes_.world().broadcast(result, last_stage_root()).wait();
     }

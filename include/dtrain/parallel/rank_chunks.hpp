@@ -42,10 +42,14 @@ class RankChunks {
       if (chunk->stage().first()) return &chunk->stage();
     return static_cast<decltype(&chunks_.front()->stage())>(nullptr);
   }
-  [[nodiscard]] auto* last_stage() {
+  [[nodiscard]] ChunkType* last_chunk() {
     for (auto& chunk : chunks_)
-      if (chunk->stage().last()) return &chunk->stage();
-    return static_cast<decltype(&chunks_.front()->stage())>(nullptr);
+      if (chunk->stage().last()) return chunk.get();
+    return nullptr;
+  }
+  [[nodiscard]] auto* last_stage() {
+    ChunkType* const held = last_chunk();
+    return held != nullptr ? &held->stage() : nullptr;
   }
 
   /// Makes room for micro-batches of up to `rows` rows of samples of `context`, so many of them in flight on each chunk

@@ -15,7 +15,7 @@ struct MemoryPlan {
   Index parameters = 0;   ///< what the rank keeps: its shard, under ZeRO 3
   Index gradients = 0;    ///< of parameters; its shard, from ZeRO 2 on
   Index activations = 0;  ///< of all micro-batches in flight, with the messages between stages
-  Index logits = 0;       ///< of all micro-batches in flight
+  Index logits = 0;       ///< of all micro-batches in flight, or of one chunk of rows
   Index transient = 0;    ///< shared by all layers: values of the forward pass, gradients of activations
   Index gathered = 0;     ///< whole parameters of the units at work, under ZeRO 3
   Index buckets = 0;      ///< whole gradients of the units at work, from ZeRO 2 on; gradients as they are reduced
@@ -99,6 +99,12 @@ class RankPlan {
     }
     using Chunk = StagePlan<Lowered, Format>;
     plan.transient = shared_.extent().bytes(Chunk::row_capacity(request.rows), Chunk::shard_capacity(request.rows));
+    if constexpr (LossUnit<Lowered, T>::apart) {
+      const Index chunk = LossUnit<Lowered, T>::largest_chunk(request.rows);
+      const Index logits = shared_.loss_logits.bytes(Chunk::row_capacity(chunk), Chunk::shard_capacity(chunk));
+      plan.logits += logits;
+      plan.transient += shared_.loss_chunk.bytes(Chunk::row_capacity(chunk), Chunk::shard_capacity(chunk)) - logits;
+    }
     plan.gathered = gather_buffers() * shared_.gathered * static_cast<Index>(sizeof(T));
     plan.buckets += bucket_buffers() * (shared_.gathered * static_cast<Index>(sizeof(G)) + converted_bucket_bytes());
     plan.constants = Lowered::constants_offsets(request.context).back() * static_cast<Index>(sizeof(Accumulator<T>));

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "dtrain/parallel/loss_pass.hpp"
 #include "dtrain/parallel/parameter_store.hpp"
 #include "dtrain/parallel/workspace.hpp"
 
@@ -16,12 +17,15 @@ namespace dtrain::parallel {
 enum class Pass : unsigned char { forward, backward, backward_weights };
 
 /// What lends a unit its parameters and its gradients while it runs: `enter` sets their places in the unit's memory,
-/// `leave` is told that the unit has run. Units are entered in the order in which the pass takes them.
+/// `leave` is told that the unit has run. Units are entered in the order in which the pass takes them, all that it was
+/// begun with. `complete` says of a unit that takes no part in a second half that its gradients are complete if those
+/// of the others are.
 template <class A, class Memory>
-concept ParameterAccess = requires(A& access, Index unit, Memory& memory, Pass pass) {
-  access.begin(pass);
+concept ParameterAccess = requires(A& access, Index unit, Memory& memory, Pass pass, Range units) {
+  access.begin(pass, units);
   access.enter(unit, memory);
   access.leave(unit);
+  access.complete(unit);
 };
 
 /// `WholeModel`: the stage is all of the model, which the compiler then knows.
@@ -30,6 +34,7 @@ class Stage {
   using T = typename PrecisionOf<Format>::Parameter;
   using G = typename PrecisionOf<Format>::Gradient;
   using Loss = CrossEntropy<Lowered, T>;
+  using Split = LossUnit<Lowered, T>;
   using Memory = UnitMemory<T, G>;
 
  public:
@@ -139,11 +144,12 @@ class Stage {
     return result;
   }
 
+  /// Runs the units, but for one that runs together with the loss.
   template <class TensorCommunicator, ParameterAccess<Memory> Access>
   void forward(const MicroBatch<Device>& batch, int slot, Index local_row, TensorCommunicator& communicator,
                Access& access) {
     const T* value = stage_input(batch, slot, local_row);
-    access.begin(Pass::forward);
+    access.begin(Pass::forward, units_without_loss());
     for_units<false>([&]<int E>(std::integral_constant<int, E>, Index unit) {
       using U = typename Lowered::template UnitOf<E>;
       Memory memory = memory_of(unit, slot, batch);
@@ -155,20 +161,94 @@ class Stage {
     });
   }
 
-  /// Runs the backward pass from the gradient at `incoming`, which it overwrites. The gradient of the stage's input is
+  /// Runs the backward pass from the gradient `incoming`, which it overwrites. The gradient of the stage's input is
   /// left in `input_gradient`. Where the schedule splits the backward pass, this is its first half.
   template <class TensorCommunicator, ParameterAccess<Memory> Access>
-  void backward(const MicroBatch<Device>& batch, int slot, Index local_row, T* incoming,
+  void backward(const MicroBatch<Device>& batch, int slot, Index local_row, Matrix<T> incoming,
                 TensorCommunicator& communicator, Access& access) {
-    auto& pool = workspace_.gradient_pool();
-    std::byte* spare = pool.back();
-    Matrix<T> gradient;
-    access.begin(Pass::backward);
+    access.begin(Pass::backward, plan().units());
+    backward_units(batch, slot, local_row, incoming, workspace_.gradient_pool().back(), communicator, access);
+  }
+  /// The same from the loss, where it runs together with the last unit, in chunks of rows: returns it, and begins with
+  /// `scale` times the gradient of its sum.
+  template <class TensorCommunicator, ParameterAccess<Memory> Access>
+  LossSum backward_from_loss(const MicroBatch<Device>& batch, int slot, Index local_row, double scale,
+                             TensorCommunicator& communicator, Access& access) {
+    access.begin(Pass::backward, plan().units());
+    auto pass = enter_loss(batch, slot, local_row, communicator, access);
+    const Matrix<T> gradient(reinterpret_cast<T*>(workspace_.gradient_pool().back()),
+                             splits_rows(Split::element.entering) ? batch.shard.size() : batch.rows,
+                             Split::element.entering_width);
+    LossSum sum;
+    for (Index chunk = 0; chunk < pass.chunks(); ++chunk) sum += pass.train(chunk, scale, gradient);
+    access.leave(loss_unit().begin);
+    backward_units(batch, slot, local_row, gradient, nullptr, communicator, access);
+    return sum;
+  }
+
+  /// The second half of a split backward pass: the gradients of parameters.
+  template <ParameterAccess<Memory> Access>
+  void backward_weights(const MicroBatch<Device>& batch, int slot, Index local_row, Access& access) {
+    access.begin(Pass::backward_weights, units_without_loss());
+    if (Split::apart && last()) access.complete(loss_unit().begin);
     for_units<true>([&]<int E>(std::integral_constant<int, E>, Index unit) {
       using U = typename Lowered::template UnitOf<E>;
       Memory memory = memory_of(unit, slot, batch);
-      memory.input =
-          unit == plan().units().begin ? stage_input(batch, slot, local_row) : output_of(unit - 1, slot, batch);
+      memory.input = input_of(unit, batch, slot, local_row);
+      access.enter(unit, memory);
+      U::backward_weights(batch, memory);
+      access.leave(unit);
+    });
+  }
+
+  /// The last unit's passes over a micro-batch, together with the loss. The unit is then entered, and to be left.
+  template <class TensorCommunicator, ParameterAccess<Memory> Access>
+  [[nodiscard]] auto enter_loss(const MicroBatch<Device>& batch, int slot, Index local_row,
+                                TensorCommunicator& communicator, Access& access) {
+    const Index unit = loss_unit().begin;
+    Memory memory = memory_of(unit, slot, batch);
+    memory.input = input_of(unit, batch, slot, local_row);
+    access.enter(unit, memory);
+    const Index rows = Split::largest_chunk(rows_);
+    return LossPass<Lowered, T, G, Device, TensorCommunicator>(batch, memory, targets_of(batch, local_row),
+                                                               workspace_.loss_chunk(), plan().row_capacity(rows),
+                                                               plan().shard_capacity(rows), communicator);
+  }
+  /// The loss of a micro-batch of an evaluation, where it runs together with the last unit.
+  template <class TensorCommunicator, ParameterAccess<Memory> Access>
+  [[nodiscard]] LossSum loss_in_chunks(const MicroBatch<Device>& batch, int slot, Index local_row,
+                                       TensorCommunicator& communicator, Access& access) {
+    access.begin(Pass::forward, loss_unit());
+    auto pass = enter_loss(batch, slot, local_row, communicator, access);
+    LossSum sum;
+    for (Index chunk = 0; chunk < pass.chunks(); ++chunk) sum += pass.forward(chunk).forward();
+    access.leave(loss_unit().begin);
+    return sum;
+  }
+  /// The unit that runs together with the loss, on the last stage.
+  [[nodiscard]] Range loss_unit() const { return {plan().units().end - 1, plan().units().end}; }
+
+  /// The loss of a micro-batch whose logits are there.
+  template <class TensorCommunicator>
+  [[nodiscard]] auto loss(const MicroBatch<Device>& batch, int slot, Index local_row,
+                          TensorCommunicator& communicator) {
+    return typename Loss::template Rows<Device, TensorCommunicator>{
+        batch, communicator, output(batch, slot), targets_of(batch, local_row),
+        slot_memory(slot, batch) + plan().statistics().bytes(batch.row_capacity, batch.shard_capacity)};
+  }
+
+ private:
+  using Arena = typename Device::Arena;
+
+  template <class TensorCommunicator, ParameterAccess<Memory> Access>
+  void backward_units(const MicroBatch<Device>& batch, int slot, Index local_row, Matrix<T> gradient, std::byte* spare,
+                      TensorCommunicator& communicator, Access& access) {
+    auto& pool = workspace_.gradient_pool();
+    for_units<true>([&]<int E>(std::integral_constant<int, E>, Index unit) {
+      using U = typename Lowered::template UnitOf<E>;
+      T* const incoming = gradient.data();
+      Memory memory = memory_of(unit, slot, batch);
+      memory.input = input_of(unit, batch, slot, local_row);
       memory.incoming_gradient = incoming;
       access.enter(unit, memory);
       if (plan().placement(unit).recomputed) U::forward(batch, memory, communicator);
@@ -180,46 +260,27 @@ class Stage {
         auto& entry = pool[static_cast<std::size_t>(U::plan.outgoing_gradient)];
         entry = spare != nullptr ? std::exchange(spare, nullptr) : reinterpret_cast<std::byte*>(incoming);
       }
-      incoming = gradient.data();
     });
     workspace_.restore_pool();
     if (!first()) device_.copy(std::span<const T>(gradient.flat()), input_gradient(batch, slot).flat());
   }
 
-  /// The second half of a split backward pass: the gradients of parameters.
-  template <ParameterAccess<Memory> Access>
-  void backward_weights(const MicroBatch<Device>& batch, int slot, Index local_row, Access& access) {
-    access.begin(Pass::backward_weights);
-    for_units<true>([&]<int E>(std::integral_constant<int, E>, Index unit) {
-      using U = typename Lowered::template UnitOf<E>;
-      Memory memory = memory_of(unit, slot, batch);
-      memory.input =
-          unit == plan().units().begin ? stage_input(batch, slot, local_row) : output_of(unit - 1, slot, batch);
-      access.enter(unit, memory);
-      U::backward_weights(batch, memory);
-      access.leave(unit);
-    });
+  [[nodiscard]] Range units_without_loss() const {
+    Range units = plan().units();
+    if (Split::apart && last()) --units.end;
+    return units;
   }
-
-  /// The loss of a micro-batch whose logits are there.
-  template <class TensorCommunicator>
-  [[nodiscard]] auto loss(const MicroBatch<Device>& batch, int slot, Index local_row,
-                          TensorCommunicator& communicator) {
-    return typename Loss::template Rows<Device, TensorCommunicator>{
-        batch, communicator, output(batch, slot),
-        targets().subspan(static_cast<std::size_t>(local_row), static_cast<std::size_t>(batch.rows)),
-        slot_memory(slot, batch) + plan().statistics().bytes(batch.row_capacity, batch.shard_capacity)};
+  [[nodiscard]] std::span<const std::int32_t> targets_of(const MicroBatch<Device>& batch, Index local_row) {
+    return targets().subspan(static_cast<std::size_t>(local_row), static_cast<std::size_t>(batch.rows));
   }
-
- private:
-  using Arena = typename Device::Arena;
-
-  // Calls f(integral_constant<element>, unit) for the stage's units in order, or in reverse.
+  // Calls f(integral_constant<element>, unit) for the stage's units in order, or in reverse, but for one that runs
+  // together with the loss.
   template <bool Reverse, class F>
   void for_units(F&& f) const {
+    constexpr int elements = Lowered::elements - (Split::apart ? 1 : 0);
     [&]<std::size_t... I>(std::index_sequence<I...>) {
-      (for_units_of<Reverse ? Lowered::elements - 1 - static_cast<int>(I) : static_cast<int>(I), Reverse>(f), ...);
-    }(std::make_index_sequence<static_cast<std::size_t>(Lowered::elements)>{});
+      (for_units_of<Reverse ? elements - 1 - static_cast<int>(I) : static_cast<int>(I), Reverse>(f), ...);
+    }(std::make_index_sequence<static_cast<std::size_t>(elements)>{});
   }
   template <int E, bool Reverse, class F>
   void for_units_of(F& f) const {
@@ -261,6 +322,9 @@ class Stage {
     if constexpr (Lowered::takes_tokens) return nullptr;
     const Index row = local_row + (splits_rows(Lowered::table[0].entering) ? batch.shard.begin : 0);
     return features().data() + row * Lowered::input_width;
+  }
+  [[nodiscard]] const T* input_of(Index unit, const MicroBatch<Device>& batch, int slot, Index local_row) {
+    return unit == plan().units().begin ? stage_input(batch, slot, local_row) : output_of(unit - 1, slot, batch);
   }
   [[nodiscard]] const T* output_of(Index unit, int slot, const MicroBatch<Device>& batch) {
     const T* data = nullptr;

@@ -7,6 +7,7 @@
 #include "dtrain/core/precision.hpp"
 #include "dtrain/parallel/batch_shape.hpp"
 #include "dtrain/parallel/cross_entropy.hpp"
+#include "dtrain/parallel/loss_unit.hpp"
 #include "dtrain/parallel/lowered_model.hpp"
 #include "dtrain/parallel/recompute.hpp"
 
@@ -27,12 +28,15 @@ struct UnitPlacement {
 
 /// Sizes of memory that the units of a rank share, each while it runs.
 struct SharedPlan {
-  Extent transient;      ///< values of the forward pass
-  Extent exchange;       ///< room to gather features in
-  Extent recomputed;     ///< what a unit saves whose forward pass is run again
-  Extent gradient_slot;  ///< of the pool of activation gradients
+  Extent transient{};      ///< values of the forward pass
+  Extent exchange{};       ///< room to gather features in
+  Extent recomputed{};     ///< what a unit saves whose forward pass is run again
+  Extent gradient_slot{};  ///< of the pool of activation gradients
   int gradient_slots = 1;
   Index gathered = 0;  ///< elements of the largest unit's parameters, those of ties included
+  // In rows of a chunk of the loss, where it is computed in chunks.
+  Extent loss_chunk{};   ///< all values of the unit that runs together with the loss
+  Extent loss_logits{};  ///< of these, the logits
 
   constexpr SharedPlan& include(const SharedPlan& other) {
     transient = larger(transient, other.transient);
@@ -41,9 +45,11 @@ struct SharedPlan {
     gradient_slot = larger(gradient_slot, other.gradient_slot);
     gradient_slots = std::max(gradient_slots, other.gradient_slots);
     gathered = std::max(gathered, other.gathered);
+    loss_chunk = larger(loss_chunk, other.loss_chunk);
+    loss_logits = larger(loss_logits, other.loss_logits);
     return *this;
   }
-  /// All that grows with the micro-batch.
+  /// All that grows with the micro-batch. A chunk of the loss has a fixed number of rows.
   [[nodiscard]] constexpr Extent extent() const {
     return transient + exchange + recomputed + static_cast<Index>(gradient_slots) * gradient_slot;
   }
@@ -53,6 +59,7 @@ struct SharedPlan {
 template <class Lowered, NumberFormat Format>
 class StagePlan {
   using T = typename PrecisionOf<Format>::Parameter;
+  using Loss = LossUnit<Lowered, T>;
 
  public:
   constexpr explicit StagePlan(Range units, RecomputationRule recomputation = {}) : units_(units) {
@@ -65,6 +72,10 @@ class StagePlan {
       place.deferred = place.recomputed ? place.saved : place.saved + element.saved;
       placements_.push_back(place);
       parameters += element.parameter_size;
+      if (is_loss_unit(u)) {
+        include_loss_unit(u);
+        continue;
+      }
       slot = place.deferred + element.deferred;
       shared_.include({.transient = element.transient,
                        .exchange = element.exchange,
@@ -83,10 +94,10 @@ class StagePlan {
       input_gradient_ = slot;
       slot += input_extent();
     }
-    if (last()) {
+    if (last() && !Loss::apart) {
       statistics_ = slot;
       slot += CrossEntropy<Lowered, T>::statistics;
-    } else {
+    } else if (!last()) {
       output_gradient_ = slot;
       slot += output_extent();
     }
@@ -162,7 +173,9 @@ class StagePlan {
   // Regions of a slot of activations.
   [[nodiscard]] constexpr Extent slot() const { return slot_; }
   /// The part of a slot that holds the logits.
-  [[nodiscard]] constexpr Extent logits() const { return last() ? element_of(units_.end - 1).output : Extent{}; }
+  [[nodiscard]] constexpr Extent logits() const {
+    return last() && !Loss::apart ? element_of(units_.end - 1).output : Extent{};
+  }
   [[nodiscard]] constexpr Extent input() const { return input_; }
   [[nodiscard]] constexpr Extent input_gradient() const { return input_gradient_; }
   [[nodiscard]] constexpr Extent output_gradient() const { return output_gradient_; }
@@ -192,6 +205,15 @@ class StagePlan {
   }
 
  private:
+  static constexpr bool is_loss_unit(Index unit) { return Loss::apart && unit + 1 == Lowered::units; }
+  // Nothing of the unit lies in a slot. Its chunks leave their part of the gradient of its input in the pool.
+  constexpr void include_loss_unit(Index unit) {
+    const ElementTable& element = element_of(unit);
+    shared_.include({.gradient_slot = detail::extent_of<T, T>(element.entering, element.entering_width),
+                     .gathered = gathered_size(unit),
+                     .loss_chunk = Loss::places.total,
+                     .loss_logits = element.output});
+  }
   static constexpr const ElementTable& element_of(Index unit) {
     return Lowered::table[static_cast<std::size_t>(Lowered::element_of(static_cast<int>(unit)))];
   }

@@ -21,7 +21,8 @@ struct UnitOptionsOf {
       .recomputes_norms = S::recomputation.norms,
       .recomputes_activations = S::recomputation.activations,
       .splits_backward =
-          schedule::splits_backward_pass<typename Pipeline::Schedule, Pipeline::degree, Pipeline::chunks>};
+          schedule::splits_backward_pass<typename Pipeline::Schedule, Pipeline::degree, Pipeline::chunks>,
+      .loss_rows = S::loss_rows};
 };
 }  // namespace detail
 
@@ -87,6 +88,7 @@ struct Stages {
         RecomputesOnce<typename S::Pipeline::Schedule, S::recomputation.any(), Lowered::unit_options.splits_backward>,
         "dtrain: the schedule splits the backward pass, which then would recompute everything twice; leave "
         "Recompute out, or choose a schedule with whole backward passes");
+    if constexpr (Lowered::unit_options.loss_rows > 0) check_loss_unit<Lowered>();
     return true;
   }
 

@@ -5,6 +5,7 @@
 #include <string>
 #include <type_traits>
 
+#include "dtrain/parallel/chunked_loss.hpp"
 #include "dtrain/parallel/policies.hpp"
 #include "dtrain/parallel/recompute.hpp"
 
@@ -69,16 +70,27 @@ using BatchPolicies = decltype((
 
 }  // namespace detail
 
-/// A part of a strategy that stands on no axis.
+/// Parts of a strategy that stand on no axis.
 template <class P>
-concept ProgramOption = requires {
+concept RecomputationOption = requires {
   { P::recomputation } -> std::convertible_to<RecomputationRule>;
   { P::describe() } -> std::convertible_to<std::string>;
 };
+template <class P>
+concept LossOption = requires {
+  { P::loss_rows } -> std::convertible_to<Index>;
+  { P::describe() } -> std::convertible_to<std::string>;
+};
+template <class P>
+concept ProgramOption = RecomputationOption<P> || LossOption<P>;
 
 /// A strategy says at most once what is recomputed.
 template <int Count>
 concept AtMostOneRecomputation = Count <= 1;
+
+/// A strategy says at most once in how many rows the loss is computed.
+template <int Count>
+concept AtMostOneChunkedLoss = Count <= 1;
 
 namespace detail {
 
@@ -111,6 +123,13 @@ struct StrategyAxes<PolicyList<Policies...>> {
 };
 
 template <class P>
+constexpr Index loss_rows_of() {
+  if constexpr (LossOption<P>)
+    return P::loss_rows;
+  else
+    return 0;
+}
+template <class P>
 constexpr ShardingRule sharding_of() {
   if constexpr (ShardingOption<P>)
     return P::sharding;
@@ -120,28 +139,32 @@ constexpr ShardingRule sharding_of() {
 
 }  // namespace detail
 
-/// How a model is trained: at most one policy per axis, in any order, and `Recompute`; an axis that is not named has
-/// degree 1.
+/// How a model is trained: at most one policy per axis, in any order, `Recompute` and `ChunkedLoss`; an axis that is
+/// not named has degree 1.
 template <class... Parts>
 struct Strategy : detail::StrategyAxes<detail::AxisPolicies<Parts...>> {
   static_assert(((Policy<Parts> || ProgramOption<Parts>) && ...),
-                "dtrain: a strategy is made of policies: DataParallel, TensorParallel, PipelineParallel, Recompute, or "
-                "your own");
-  static_assert(AtMostOneRecomputation<(0 + ... + (ProgramOption<Parts> ? 1 : 0))>,
+                "dtrain: a strategy is made of policies: DataParallel, TensorParallel, PipelineParallel, Recompute, "
+                "ChunkedLoss, or your own");
+  static_assert(AtMostOneRecomputation<(0 + ... + (RecomputationOption<Parts> ? 1 : 0))>,
                 "dtrain: a strategy names Recompute twice; give it everything at once");
+  static_assert(AtMostOneChunkedLoss<(0 + ... + (LossOption<Parts> ? 1 : 0))>,
+                "dtrain: a strategy names ChunkedLoss twice; one number of rows holds for all");
 
   /// What ranks along the data axis share out.
   static constexpr ShardingRule sharding = detail::sharding_of<typename Strategy::Data>();
   static constexpr RecomputationRule recomputation = [] {
     RecomputationRule rule;
     [[maybe_unused]] const auto take = [&]<class P>(std::type_identity<P>) {
-      if constexpr (ProgramOption<P>) {
+      if constexpr (RecomputationOption<P>) {
         rule = P::recomputation;
       }
     };
     (take(std::type_identity<Parts>{}), ...);
     return rule;
   }();
+  /// Rows of a chunk of logits; 0: those of the whole micro-batch at once.
+  static constexpr Index loss_rows = (Index{0} + ... + detail::loss_rows_of<Parts>());
 
   /// "DataParallel<2> x TensorParallel<2>"; "Serial" for the strategy of one rank.
   static std::string describe() {

@@ -13,17 +13,26 @@
 namespace dtrain::parallel {
 
 /// How units run, beyond what their layers say: which outputs are computed again in the backward pass, by the kind of
-/// their layer, and whether the backward passes of inputs and weights are apart.
+/// their layer, whether the backward passes of inputs and weights are apart, and in how many rows at a time the model's
+/// last unit runs together with the loss; 0: as the other units do.
 struct UnitOptions {
   bool recomputes_attention = false;
   bool recomputes_norms = false;
   bool recomputes_activations = false;
   bool splits_backward = false;
+  Index loss_rows = 0;
 
   [[nodiscard]] constexpr bool recomputes(nn::LayerKind kind) const {
     return (kind == nn::LayerKind::attention && recomputes_attention) ||
            (kind == nn::LayerKind::norm && recomputes_norms) ||
            (kind == nn::LayerKind::activation && recomputes_activations);
+  }
+  /// Those of one unit of a model. One that runs together with the loss does its whole backward pass at once.
+  [[nodiscard]] constexpr UnitOptions of_unit(bool last) const {
+    UnitOptions options = *this;
+    options.loss_rows = 0;
+    if (last && loss_rows > 0) options.splits_backward = false;
+    return options;
   }
   friend constexpr bool operator==(const UnitOptions&, const UnitOptions&) = default;
 };

@@ -35,7 +35,7 @@ class Workspace {
     if (rows <= rows_) return;
     rows_ = rows;
     transient_ = {};
-    transient_ = device_.allocate(bytes(shared_.extent()));
+    transient_ = device_.allocate(bytes(shared_.extent()) + loss_bytes());
     recomputed_ = transient_.data() + bytes(shared_.transient);
     exchange_ = recomputed_ + bytes(shared_.recomputed);
     restore_pool();
@@ -48,6 +48,8 @@ class Workspace {
   [[nodiscard]] std::byte* transient() { return transient_.data(); }
   [[nodiscard]] std::byte* recomputed() { return recomputed_; }
   [[nodiscard]] std::byte* exchange() { return exchange_; }
+  /// The values of the unit that runs together with the loss, for one chunk of rows.
+  [[nodiscard]] std::byte* loss_chunk() { return transient_.data() + bytes(shared_.extent()); }
   /// The places of activation gradients. A backward pass may exchange them; `restore_pool` puts all back.
   [[nodiscard]] std::vector<std::byte*>& gradient_pool() { return pool_; }
   void restore_pool() {
@@ -83,6 +85,12 @@ class Workspace {
   [[nodiscard]] Index bytes(Extent extent) const {
     using Chunk = StagePlan<Lowered, Format>;
     return extent.bytes(Chunk::row_capacity(rows_), Chunk::shard_capacity(rows_));
+  }
+
+  [[nodiscard]] Index loss_bytes() const {
+    using Chunk = StagePlan<Lowered, Format>;
+    const Index rows = LossUnit<Lowered, T>::largest_chunk(rows_);
+    return shared_.loss_chunk.bytes(Chunk::row_capacity(rows), Chunk::shard_capacity(rows));
   }
 
   [[gnu::cold]] void prepare_constants(Index context) {

@@ -23,6 +23,12 @@ namespace dtrain::ops {
 struct LossSum {
   double sum = 0.0;
   Index tokens = 0;
+
+  constexpr LossSum& operator+=(const LossSum& part) {
+    sum += part.sum;
+    tokens += part.tokens;
+    return *this;
+  }
 };
 
 /// Throws DataError, naming row and value, when a target is neither `ignore_index` nor in [0, valid_vocabulary).
