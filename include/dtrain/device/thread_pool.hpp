@@ -43,22 +43,10 @@ class ThreadPool {
 
   template <class F>
   void run(Index parts, F&& f) {
-    if (parts <= 1) {
-      if (parts == 1) f(Index{0});
-      return;
-    }
-    if (running_) throw Error("ThreadPool: a part of a running job started another job on the same pool.");
-    running_ = true;
+    // All that waits is compiled once, and `f` in one place, whether one part or many call it.
     using Callable = std::remove_reference_t<F>;
-    job_ = {parts, const_cast<void*>(static_cast<const void*>(std::addressof(f))),
-            [](void* callable, Index part) { (*static_cast<Callable*>(callable))(part); }};
-    pending_.store(static_cast<std::uint32_t>(threads_ - 1), std::memory_order_relaxed);
-    generation_.fetch_add(1, std::memory_order_release);
-    generation_.notify_all();
-    perform(0);
-    await_change(pending_, [](std::uint32_t left) { return left == 0; });
-    running_ = false;
-    if (failed_.exchange(false, std::memory_order_relaxed)) rethrow_first();
+    run_job({parts, const_cast<void*>(static_cast<const void*>(std::addressof(f))),
+             [](void* callable, Index part) { (*static_cast<Callable*>(callable))(part); }});
   }
 
  private:
@@ -67,6 +55,23 @@ class ThreadPool {
     void* callable = nullptr;
     void (*call)(void*, Index) = nullptr;
   };
+
+  [[gnu::noinline]] void run_job(const Job& job) {
+    if (job.parts <= 1) {
+      if (job.parts == 1) job.call(job.callable, 0);
+      return;
+    }
+    if (running_) throw Error("ThreadPool: a part of a running job started another job on the same pool.");
+    running_ = true;
+    job_ = job;
+    pending_.store(static_cast<std::uint32_t>(threads_ - 1), std::memory_order_relaxed);
+    generation_.fetch_add(1, std::memory_order_release);
+    generation_.notify_all();
+    perform(0);
+    await_change(pending_, [](std::uint32_t left) { return left == 0; });
+    running_ = false;
+    if (failed_.exchange(false, std::memory_order_relaxed)) rethrow_first();
+  }
 
   /// Threads of all pools of this process: when they outnumber the cores, spinning steals time from real work.
   static std::atomic<Index>& in_process() {

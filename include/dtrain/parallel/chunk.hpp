@@ -47,18 +47,18 @@ class Chunk {
     if (first) reduction_.restart();
   }
 
-  // As the parameter access of its stage.
+  // As the parameter access of its stage. Not inlined: a stage calls them for each of its elements.
   void begin(Pass pass, Range units) {
     pass_ = pass;
     gather_.begin(pass, units);
     reduction_.begin(pass, pass == gradient_pass && --passes_left_ == 0);
   }
   template <class Memory>
-  void enter(Index unit, Memory& memory) {
+  [[gnu::noinline]] void enter(Index unit, Memory& memory) {
     gather_.enter(unit, memory);
     if (adds_gradients(unit)) reduction_.enter(unit, memory);
   }
-  void leave(Index unit) {
+  [[gnu::noinline]] void leave(Index unit) {
     if (adds_gradients(unit)) reduction_.leave(unit);
   }
   /// Where the schedule splits the backward pass: a unit that this half does not enter has added its gradients in the

@@ -33,7 +33,7 @@ class ParameterStore {
   using T = typename PrecisionOf<Format>::Parameter;
   using G = typename PrecisionOf<Format>::Gradient;
 
-  /// Allocates chunk `chunk` of `plan` and sets its parameters to their start.
+  /// Allocates chunk `chunk` of `plan`, which must outlive this store, and sets its parameters to their start.
   ParameterStore(Device& device, const RankPlan<Lowered, Format>& plan, std::size_t chunk, int tensor_rank,
                  std::uint64_t seed)
       : plan_(plan.chunks()[chunk]), sharding_(plan.shards()[chunk]), rule_(plan.sharding()) {
@@ -204,8 +204,8 @@ class ParameterStore {
   }
 
   using Arena = typename Device::Arena;
-  StagePlan<Lowered, Format> plan_;
-  Sharding sharding_;
+  const StagePlan<Lowered, Format>& plan_;
+  const Sharding& sharding_;
   ShardingRule rule_;
   Arena parameters_{};
   Arena gradients_{};

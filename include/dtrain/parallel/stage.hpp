@@ -326,7 +326,7 @@ class Stage {
   [[nodiscard]] const T* input_of(Index unit, const MicroBatch<Device>& batch, int slot, Index local_row) {
     return unit == plan().units().begin ? stage_input(batch, slot, local_row) : output_of(unit - 1, slot, batch);
   }
-  [[nodiscard]] const T* output_of(Index unit, int slot, const MicroBatch<Device>& batch) {
+  [[nodiscard, gnu::noinline]] const T* output_of(Index unit, int slot, const MicroBatch<Device>& batch) {
     const T* data = nullptr;
     visit_unit(unit, [&]<int E>(std::integral_constant<int, E>) {
       data = Lowered::template UnitOf<E>::output(batch, memory_of(unit, slot, batch)).data();
@@ -334,7 +334,7 @@ class Stage {
     return data;
   }
   // All but the unit's input, and its parameters and gradients, which whoever lends them fills in.
-  [[nodiscard]] Memory memory_of(Index unit, int slot, const MicroBatch<Device>& batch) {
+  [[nodiscard, gnu::noinline]] Memory memory_of(Index unit, int slot, const MicroBatch<Device>& batch) {
     const UnitPlacement& place = plan().placement(unit);
     const auto in_slot = [&](Extent offset) {
       return slot_memory(slot, batch) + offset.bytes(batch.row_capacity, batch.shard_capacity);
