@@ -2,17 +2,13 @@
 
 #include <doctest/doctest.h>
 
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "dtrain/device/host.hpp"
 #include "dtrain/nn/linear.hpp"
 #include "dtrain/nn/sequence.hpp"
-#include "dtrain/parallel/lowered_model.hpp"
-#include "dtrain/parallel/parameter_store.hpp"
-#include "dtrain/parallel/strategy.hpp"
+#include "programs.hpp"
 
 using namespace dtrain;
 using parallel::ParameterName;
@@ -54,14 +50,10 @@ TEST_CASE("names of parameters: all the names around them, the index of a repeat
       nn::Sequence<nn::Named<"a", nn::Named<"b", Small>>, nn::Named<"blocks", nn::Repeat<2, Small>>,
                    nn::Named<"more", nn::Repeat<2, nn::Named<"in", nn::Sequence<nn::Named<"x", Small>, Small>>>>,
                    Small>;
-  using Lowered = parallel::LoweredModel<Model, TensorParallel<1>, float>;
-  static_assert(Lowered::check());
-  Host host;
-  const Range units{0, Lowered::units};
-  const parallel::RankPlan<Lowered, float> plan(std::span(&units, 1), {}, {}, 1, 0);
-  const parallel::ParameterStore<Lowered, float, Host> store(host, plan, 0, 0, 1);
   std::vector<std::string> names;
-  for (const parallel::LocalParameter& parameter : store.map()) names.push_back(parameter.name);
+  test::with_programs<Model, Serial>([&](auto& program, auto&) {
+    for (const parallel::LocalParameter& parameter : program.stage().map()) names.push_back(parameter.name);
+  });
   CHECK(names == std::vector<std::string>{"a.b.weight", "blocks.0.weight", "blocks.1.weight", "more.0.in.x.weight",
                                           "more.0.in.1.weight", "more.1.in.x.weight", "more.1.in.1.weight",
                                           "3.weight"});

@@ -21,6 +21,20 @@ struct ParameterName {
 
 namespace detail {
 
+// The members of string_view compare pointers with null, which UndefinedBehaviorSanitizer takes out of what g++ can
+// evaluate while compiling: hence loops.
+constexpr std::size_t first_dot(std::string_view text) {
+  std::size_t at = 0;
+  while (at < text.size() && text[at] != '.') ++at;
+  return at;
+}
+constexpr bool same_text(std::string_view a, std::string_view b) {
+  if (a.size() != b.size()) return false;
+  for (std::size_t i = 0; i < a.size(); ++i)
+    if (a[i] != b[i]) return false;
+  return true;
+}
+
 // Gives the components of a name between its dots; the index of a repeated unit is one that stands for many.
 class NameComponents {
  public:
@@ -28,10 +42,10 @@ class NameComponents {
 
   [[nodiscard]] constexpr bool ended() const { return part_ == 4; }
   [[nodiscard]] constexpr bool is_index() const { return part_ == 1; }
-  [[nodiscard]] constexpr std::string_view text() const { return rest_.substr(0, rest_.find('.')); }
+  [[nodiscard]] constexpr std::string_view text() const { return rest_.substr(0, first_dot(rest_)); }
   constexpr void advance() {
-    const std::size_t dot = rest_.find('.');
-    if (is_index() || dot == std::string_view::npos)
+    const std::size_t dot = first_dot(rest_);
+    if (is_index() || dot == rest_.size())
       enter(part_ + 1);
     else
       rest_.remove_prefix(dot + 1);
@@ -72,7 +86,7 @@ constexpr bool share_a_name(const ParameterName& a, const ParameterName& b) {
     if (left.is_index() && right.is_index()) continue;
     if (left.is_index()    ? !detail::is_index_below(right.text(), a.count)
         : right.is_index() ? !detail::is_index_below(left.text(), b.count)
-                           : left.text() != right.text())
+                           : !detail::same_text(left.text(), right.text()))
       return false;
   }
   return left.ended() && right.ended();
