@@ -24,7 +24,7 @@ struct BatchShape {
 
 /// Refuses a batch that cannot be dealt out evenly to `shares` ranks, or that is longer than the model takes
 /// (`max_context` of 0 is no limit); throws ConfigurationError with the numbers.
-inline void check_batch(const BatchShape& shape, int shares, Index max_context = 0) {
+constexpr void check_batch(const BatchShape& shape, int shares, Index max_context = 0) {
   if (shape.samples < 1 || shape.micro_batches < 1 || shape.context < 1)
     throw ConfigurationError(concatenate("dtrain: a batch of ", shape.samples, " samples of ", shape.context,
                                          " tokens in ", shape.micro_batches,
@@ -40,7 +40,7 @@ inline void check_batch(const BatchShape& shape, int shares, Index max_context =
 
 /// The batch for `shares` ranks and a pipeline of `stages`. `micro_batches` of 0 stands for as many as there are
 /// stages, or the largest number below that deals the batch out evenly. Throws as `check_batch`.
-inline BatchShape deal_out(Index samples, Index context, int micro_batches, int shares, int stages) {
+constexpr BatchShape deal_out(Index samples, Index context, int micro_batches, int shares, int stages) {
   BatchShape shape{.samples = samples, .context = context, .micro_batches = micro_batches};
   if (micro_batches == 0) {
     shape.micro_batches = 1;
@@ -53,3 +53,7 @@ inline BatchShape deal_out(Index samples, Index context, int micro_batches, int 
 }
 
 }  // namespace dtrain::parallel
+
+namespace dtrain {
+using parallel::BatchShape;
+}  // namespace dtrain

@@ -17,6 +17,7 @@
 #include "dtrain/parallel/explanation.hpp"
 #include "dtrain/parallel/gradient_buckets.hpp"
 #include "dtrain/parallel/gradient_reduction.hpp"
+#include "dtrain/parallel/memory.hpp"
 #include "dtrain/parallel/mesh.hpp"
 #include "dtrain/parallel/parameter_map.hpp"
 #include "dtrain/parallel/schedule_replay.hpp"
@@ -42,15 +43,13 @@ template <class L>
 template <class Model, class S, NumberFormat Format>
 class Explainer {
   using T = typename PrecisionOf<Format>::Parameter;
-  using Master = typename PrecisionOf<Format>::Master;
   using Gradient = typename PrecisionOf<Format>::Gradient;
-  using Lowered = LoweredFor<Model, S, T>;
+  using Memory = MemoryOf<Model, S, Format>;
+  using Lowered = typename Memory::Lowered;
   using Cuts = Stages<Lowered, S>;
   using Loss = CrossEntropy<Lowered, T>;
   using Split = LossUnit<Lowered, T>;
   using Plan = StagePlan<Lowered, Format>;
-  static_assert(Lowered::check());
-  static_assert(Cuts::check());
   static constexpr Index element_bytes = static_cast<Index>(sizeof(T));
   static constexpr Index gradient_bytes = static_cast<Index>(sizeof(Gradient));
   static constexpr bool converts = !std::is_same_v<ReductionType<typename S::Data, Gradient>, Gradient>;
@@ -58,7 +57,7 @@ class Explainer {
 
  public:
   [[gnu::cold]] Explainer(const BatchShape& shape, const ExplainOptions& options)
-      : mesh_(world_size(options.ranks), 0), shape_(shape), options_(options) {
+      : mesh_(ranks_of<S>(options.ranks), 0), shape_(shape), options_(options) {
     check_batch(shape, mesh_.batch_share().size, Lowered::max_context);
     tables_ = schedule::build_tables<typename S::Pipeline::Schedule>(stages, shape.micro_batches, S::Pipeline::chunks);
   }
@@ -77,17 +76,11 @@ class Explainer {
     for_elements([&]<int E>(std::integral_constant<int, E>) { result.units.push_back(unit_report<E>()); });
     for (const UnitReport& unit : result.units) result.whole_parameters += unit.count * unit.whole_parameters;
     for (int stage = 0; stage < stages; ++stage) result.stages.push_back(stage_report(result.units, stage));
+    result.all_ranks_bytes = Memory::all(shape_, options_).all_ranks;
     return result;
   }
 
  private:
-  [[gnu::cold]] static int world_size(int ranks) {
-    if (ranks == 0 && S::has_dynamic)
-      throw ConfigurationError(concatenate("dtrain: strategy ", S::describe(),
-                                           " has a dynamic degree; say for how many ranks it is to be explained, by "
-                                           "ExplainOptions::ranks."));
-    return ranks == 0 ? S::static_ranks : ranks;
-  }
   template <class F>
   [[gnu::cold]] static void for_elements(F&& f) {
     [&]<std::size_t... E>(std::index_sequence<E...>) {
@@ -164,20 +157,18 @@ class Explainer {
     for (std::size_t c = 0; c < plan.chunks().size(); ++c) {
       const Plan& chunk = plan.chunks()[c];
       report.units.push_back(chunk.units());
-      report.slots.push_back(table.slots_of(static_cast<int>(c)));
       report.parameters += chunk.parameter_size();
-      report.optimizer += (options_.optimizer_states + (PrecisionOf<Format>::has_master ? 1 : 0)) *
-                          plan.updated_parameters(c) * static_cast<Index>(sizeof(Master));
       for (Index u = chunk.units().begin; u < chunk.units().end; ++u)
         report.flops += (chunk.placement(u).recomputed ? 4.0 : 3.0) * units[element_of(u)].flops_per_row *
                         static_cast<double>(shape_.local_rows(1));
       tensor_communications(report, units, chunk);
       batch_communications(report, chunk, plan.shards()[c]);
     }
-    report.memory = plan.memory({.rows = rows(),
-                                 .local_rows = shape_.local_rows(mesh_.batch_share().size),
-                                 .context = shape_.context,
-                                 .slots = std::span<const int>(report.slots)});
+    const auto memory = Memory::of(plan, shape_, mesh_.batch_share().size, std::span<const int>(table.slots),
+                                   options_.optimizer_states);
+    report.memory = memory.program;
+    report.optimizer = memory.optimizer;
+    report.chunks.assign(memory.chunks.begin(), memory.chunks.end());
     pipeline_communications(report, plan.chunks(), stage);
     return report;
   }
@@ -376,7 +367,6 @@ template <class Model, class S, NumberFormat Format = float>
 }  // namespace dtrain::parallel
 
 namespace dtrain {
-using parallel::BatchShape;
 using parallel::explain;
 using parallel::ExplainOptions;
 }  // namespace dtrain

@@ -214,7 +214,7 @@ std::vector<Range> alike(const Explanation& program, Same same) {
     for (std::size_t c = 0; c < stage.units.size(); ++c) {
       const bool first = c == 0;
       std::vector<std::string> cells{first ? concatenate(s) : "", first ? flops_text(stage.flops) : "",
-                                     concatenate(stage.slots[c])};
+                                     concatenate(stage.chunks[c].in_flight)};
       for (std::string& names : units_of_stage(program, stage.units[c], 80)) {
         cells.push_back(std::move(names));
         table.row(std::exchange(cells, {"", "", ""}));

@@ -5,18 +5,13 @@
 #include <string_view>
 #include <vector>
 
-#include "dtrain/parallel/rank_plan.hpp"
+#include "dtrain/parallel/memory.hpp"
 #include "dtrain/parallel/unit_rules.hpp"
 
 namespace dtrain::parallel {
 
-/// What only the launch knows.
-struct ExplainOptions {
-  /// Ranks of the world; 0 stands for those that the strategy's own degrees make. A `dynamic` degree needs the number.
-  int ranks = 0;
-  /// Numbers that the optimizer keeps per parameter: two for AdamW.
-  int optimizer_states = 2;
-};
+/// What neither the model nor the strategy knows.
+using ExplainOptions = MemoryOptions;
 
 /// One direction of a redistribution, per micro-batch: its collective ("slice" where each rank takes its own part, ""
 /// where nothing happens) and the bytes of the call.
@@ -69,11 +64,11 @@ struct Communication {
   friend bool operator==(const Communication&, const Communication&) = default;
 };
 
-/// One pipeline stage, as each of its ranks runs it.
+/// One pipeline stage, as each of its ranks runs it; where ranks hold shards of unequal size, the one that holds most.
 struct StageReport {
   std::vector<Range> units{};  ///< of each chunk
-  std::vector<int> slots{};    ///< micro-batches in flight, of each chunk
-  Index parameters = 0;        ///< elements of the stage's region, all shards together
+  std::vector<ChunkMemory> chunks{};
+  Index parameters = 0;  ///< elements of the stage's region, all shards together
   MemoryPlan memory{};
   Index optimizer = 0;  ///< bytes of the optimizer's states
   double flops = 0.0;   ///< per step, all ranks of the stage together
@@ -100,6 +95,7 @@ struct Explanation {
   Index whole_parameters = 0;
   std::vector<UnitReport> units{};
   std::vector<StageReport> stages{};
+  Index all_ranks_bytes = 0;  ///< memory of all ranks together
   std::string schedule;
   std::string timeline;
   double bubble = 0.0;  ///< idle share of a stage's time, when stages cost the same

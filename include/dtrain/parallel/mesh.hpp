@@ -54,7 +54,7 @@ class Mesh {
  public:
   /// The degree of every policy, with `dynamic` replaced by what `world_size` leaves.
   /// Throws ConfigurationError when the numbers do not fit.
-  Mesh(int world_size, int world_rank) : world_rank_(world_rank), ranks_(world_size) {
+  constexpr Mesh(int world_size, int world_rank) : world_rank_(world_rank), ranks_(world_size) {
     check_world(world_size);
     std::array<int, Policies::size> sorted{};
     for (int i = 0; i < Policies::size; ++i) sorted[static_cast<std::size_t>(i)] = i;
@@ -75,19 +75,19 @@ class Mesh {
     }
   }
 
-  [[nodiscard]] int world_rank() const { return world_rank_; }
+  [[nodiscard]] constexpr int world_rank() const { return world_rank_; }
   /// All ranks together.
-  [[nodiscard]] int ranks() const { return ranks_; }
+  [[nodiscard]] constexpr int ranks() const { return ranks_; }
 
   /// Where this rank stands on an axis; an axis that the strategy does not name has size 1.
   template <class Axis>
-  [[nodiscard]] Coordinate along() const {
+  [[nodiscard]] constexpr Coordinate along() const {
     if constexpr (Policies::template index_of<Axis> >= 0)
       return coordinates_[static_cast<std::size_t>(Policies::template index_of<Axis>)];
     return {};
   }
   /// Which share of the batch this rank takes, over all axes that split it.
-  [[nodiscard]] Coordinate batch_share() const { return batch_; }
+  [[nodiscard]] constexpr Coordinate batch_share() const { return batch_; }
   /// The world rank of the peer that differs from this rank in its place on one axis only.
   template <class Axis>
   [[nodiscard]] int peer(int place) const {
@@ -113,7 +113,7 @@ class Mesh {
   }
 
   /// Refuses a world that the strategy's degrees do not fill.
-  static void check_world(int world_size) {
+  static constexpr void check_world(int world_size) {
     if (S::has_dynamic ? world_size < 1 || world_size % S::static_ranks != 0 : world_size != S::static_ranks)
       throw ConfigurationError(concatenate(
           "dtrain: strategy ", S::describe(), " needs ", S::has_dynamic ? "a multiple of " : "", S::static_ranks,
@@ -121,7 +121,7 @@ class Mesh {
   }
 
  private:
-  int stride_product(const std::array<int, Policies::size>& sorted, int until) const {
+  constexpr int stride_product(const std::array<int, Policies::size>& sorted, int until) const {
     int stride = 1;
     for (const int i : sorted) {
       if (i == until) break;

@@ -33,7 +33,7 @@ class ShardCommunicators {
   }
 
   /// Where this rank stands among those that share out parameters; alone below level 1.
-  [[nodiscard]] static Coordinate place(const Mesh<S>& mesh) {
+  [[nodiscard]] static constexpr Coordinate place(const Mesh<S>& mesh) {
     if (rule.level == 0) return {};
     const Coordinate place = mesh.template along<axes::Data>();
     return rule.within == 0 ? place : Coordinate{place.rank % rule.within, rule.within};

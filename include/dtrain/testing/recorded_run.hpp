@@ -18,6 +18,7 @@
 #include "dtrain/core/text.hpp"
 #include "dtrain/device/host.hpp"
 #include "dtrain/optim/adamw.hpp"
+#include "dtrain/parallel/memory.hpp"
 #include "dtrain/parallel/program.hpp"
 #include "dtrain/train/launch.hpp"
 #include "dtrain/train/trainer.hpp"
@@ -88,7 +89,7 @@ struct RankRecord {
   std::vector<std::vector<double>> gradients;
   std::vector<std::vector<double>> weights;
   double evaluation_loss = 0.0;
-  Index planned_bytes = 0;
+  Index predicted_bytes = 0;
   Index allocated_bytes = 0;
 };
 
@@ -242,16 +243,18 @@ void record_rank(train::Rank<S, Host>& rank, const RunOptions& options, RankReco
     record.weights.push_back(copy_of_weights(trainer.program()));
   }
   record.evaluation_loss = trainer.program().evaluate(shape, feed).loss();
-  record.planned_bytes = trainer.memory().total();
+  record.predicted_bytes = parallel::memory_of_rank<Model, S, Format>(
+                               rank.index(), shape, {.optimizer_states = AdamW::states})
+                               .total();
   record.allocated_bytes = rank.device().live_bytes();
 }
 
-/// Every rank allocated the bytes that it had planned, the optimizer's state among them.
+/// Every rank allocated the bytes that `memory_of_rank` predicts of the types, the optimizer's state among them.
 inline void check_memory(const std::vector<RankRecord>& ranks, std::string_view strategy) {
   for (std::size_t rank = 0; rank < ranks.size(); ++rank)
-    if (ranks[rank].planned_bytes != ranks[rank].allocated_bytes)
-      throw Error(concatenate("dtrain: under ", strategy, ", rank ", rank, " planned ", ranks[rank].planned_bytes,
-                              " bytes and allocated ", ranks[rank].allocated_bytes, "."));
+    if (ranks[rank].predicted_bytes != ranks[rank].allocated_bytes)
+      throw Error(concatenate("dtrain: under ", strategy, ", rank ", rank, " is predicted ",
+                              ranks[rank].predicted_bytes, " bytes and allocated ", ranks[rank].allocated_bytes, "."));
 }
 
 /// Every rank tells the same number, to the bit.
@@ -271,7 +274,7 @@ inline double agreed(const std::vector<RankRecord>& ranks, std::string_view what
 
 /// Trains `Model` under `S` with AdamW on ranks that are threads of this process, in the numbers of `Format`.
 /// Throws Error when copies of a weight or of a gradient differ in a bit, when ranks disagree on the loss or the norm,
-/// or when a rank allocates other than it planned; and whatever a rank throws.
+/// or when a rank allocates other than is predicted; and whatever a rank throws.
 template <class Model, class S, NumberFormat Format = double>
 RecordedRun record_run(const RunOptions& options) {
   static_assert(!S::has_dynamic, "dtrain: a recorded run needs a strategy whose degrees are all known");
