@@ -94,10 +94,9 @@ struct MemoryOf {
                                                        std::span<const int> slots, int optimizer_states) {
     using Master = typename PrecisionOf<Format>::Master;
     const Index rows = batch.micro_batch_rows(shares);
-    RankMemory<chunks> result{.program = plan.memory({.rows = rows,
-                                                      .local_rows = batch.local_rows(shares),
-                                                      .context = batch.context,
-                                                      .slots = slots})};
+    RankMemory<chunks> result{
+        .program = plan.memory(
+            {.rows = rows, .local_rows = batch.local_rows(shares), .context = batch.context, .slots = slots})};
     for (std::size_t c = 0; c < plan.chunks().size(); ++c) {
       const auto& chunk = plan.chunks()[c];
       const Index full = chunk.row_capacity(rows);
@@ -151,8 +150,8 @@ template <class Model, class S, NumberFormat Format = float>
   const Coordinate shard = ShardCommunicators<S, comm::Self>::place(mesh);
   const auto plan = plan_of_rank<typename Of::Lowered, S, Format>(stage, shard.size, shard.rank);
   const auto in_flight = Of::slots(batch.micro_batches);
-  return Of::of(plan, batch, mesh.batch_share().size,
-                std::span<const int>(in_flight[static_cast<std::size_t>(stage)]), options.optimizer_states);
+  return Of::of(plan, batch, mesh.batch_share().size, std::span<const int>(in_flight[static_cast<std::size_t>(stage)]),
+                options.optimizer_states);
 }
 
 /// Bytes in so many gibibytes and mebibytes.
@@ -214,9 +213,9 @@ struct Fitting {
 /// that are needed. `Ranks` of 0 stands for those that the strategy's degrees make.
 template <class Model, class S, BatchShape Batch, Index Limit, class Format = float, int OptimizerStates = 2,
           int Ranks = 0>
-concept Fits = detail::Fitting<Model, S, Batch, Format, OptimizerStates, Ranks>::runs &&
-               BytesSuffice<typename detail::Fitting<Model, S, Batch, Format, OptimizerStates, Ranks>::Needed,
-                            Bytes<Limit>>;
+concept Fits =
+    detail::Fitting<Model, S, Batch, Format, OptimizerStates, Ranks>::runs &&
+    BytesSuffice<typename detail::Fitting<Model, S, Batch, Format, OptimizerStates, Ranks>::Needed, Bytes<Limit>>;
 
 /// The same as a refusal in a sentence: `static_assert(RequireFit<Model, Strategy, BatchShape{8, 2048},
 /// GiB<80>>::value)`.

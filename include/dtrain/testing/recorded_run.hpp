@@ -243,9 +243,8 @@ void record_rank(train::Rank<S, Host>& rank, const RunOptions& options, RankReco
     record.weights.push_back(copy_of_weights(trainer.program()));
   }
   record.evaluation_loss = trainer.program().evaluate(shape, feed).loss();
-  record.predicted_bytes = parallel::memory_of_rank<Model, S, Format>(
-                               rank.index(), shape, {.optimizer_states = AdamW::states})
-                               .total();
+  record.predicted_bytes =
+      parallel::memory_of_rank<Model, S, Format>(rank.index(), shape, {.optimizer_states = AdamW::states}).total();
   record.allocated_bytes = rank.device().live_bytes();
 }
 
