@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <fstream>
 #include <limits>
 #include <string>
 #include <system_error>
@@ -64,6 +65,24 @@ void check(const Options& options) {
         dt::concatenate("dtrain: --learning-rate is ", options.learning_rate, "; it must be a number above 0."));
 }
 
+void write_file(const char* option, const std::string& path, const std::string& text) {
+  std::ofstream file(path, std::ios::binary);
+  file << text;
+  if (!file.flush())
+    throw dt::DataError(dt::concatenate("dtrain: ", option, " cannot be written to '", path, "'; name another file."));
+}
+
+void explain_with(const example::Entry& entry, const Options& options) {
+  const dt::parallel::Explanation program = entry.explain(options);
+  std::printf("%s", dt::parallel::describe(program).c_str());
+  std::fflush(stdout);
+  if (!options.picture.empty())
+    write_file("--picture", options.picture, dt::schedule::svg(program.tables, {}, program.strategy));
+  if (options.json.empty()) return;
+  entry.require_memory(options);
+  write_file("--json", options.json, dt::parallel::json_of(program, entry.allocate(options)));
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -93,6 +112,8 @@ int main(int argc, char** argv) {
   CLI::App* explain = app.add_subcommand("explain", "Print what a strategy lowers to");
   shared(explain);
   explain->add_option("strategy,--strategy", options.strategy, "One of: " + known_strategies())->capture_default_str();
+  explain->add_option("--json", options.json, "File of the bytes by rank and kind, the calls and the schedule");
+  explain->add_option("--picture", options.picture, "File of the schedule as a picture (SVG)");
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& success) {
@@ -106,7 +127,7 @@ int main(int argc, char** argv) {
     check(options);
     const example::Entry& entry = example::registry().at(options.strategy);
     if (train->parsed()) return entry.train(options);
-    std::printf("%s", entry.explain(options).c_str());
+    explain_with(entry, options);
     return 0;
   } catch (const std::exception& error) {
     const std::string text = error.what();

@@ -17,6 +17,8 @@ struct Options {
   long long batch = 12;
   long long micro_batches = 0;  ///< 0: as many as the pipeline has stages, where the batch allows
   bool micro_batches_given = false;
+  std::string json{};     ///< where an explanation is written as JSON, if anywhere
+  std::string picture{};  ///< where the schedule is drawn as SVG
   double learning_rate = 1e-3;
 };
 

@@ -3,15 +3,22 @@
 
 #include <map>
 #include <string>
+#include <vector>
+
+#include <dtrain/dtrain.hpp>
 
 #include "options.hpp"
 
 namespace example {
 
+namespace dt = dtrain;
+
 /// What one strategy can do here.
 struct Entry {
   int (*train)(const Options&) = nullptr;
-  std::string (*explain)(const Options&) = nullptr;
+  dt::parallel::Explanation (*explain)(const Options&) = nullptr;
+  /// The bytes of every rank, predicted and allocated.
+  std::vector<dt::parallel::RankReport> (*allocate)(const Options&) = nullptr;
   /// Refuses what would not fit into this machine's memory.
   void (*require_memory)(const Options&) = nullptr;
 };

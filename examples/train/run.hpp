@@ -25,6 +25,23 @@ inline void require_separate(const std::string& metrics, const std::vector<std::
           dt::concatenate("dtrain: --metrics ", metrics, " would overwrite a file of --data; name another file."));
 }
 
+/// Builds the program of every rank and makes room for a batch: what was predicted, and what was allocated.
+template <class Strategy>
+std::vector<dt::parallel::RankReport> allocate(const Options& options) {
+  const auto shape = batch_shape<Strategy>(options);
+  std::vector<dt::parallel::RankReport> ranks(static_cast<std::size_t>(Strategy::static_ranks));
+  dt::run_ranks<Strategy>([&](dt::Rank<Strategy, dt::Host>& rank) {
+    dt::Trainer<Model, Strategy, dt::AdamW> trainer(rank);
+    trainer.program().prepare(shape, true);
+    const auto predicted = dt::parallel::memory_of_rank<Model, Strategy>(rank.index(), shape);
+    ranks[static_cast<std::size_t>(rank.index())] = {
+        .stage = trainer.program().stage_index(),
+        .predicted = {predicted.program, predicted.optimizer},
+        .allocated = {trainer.program().allocated(), trainer.memory().optimizer}};
+  });
+  return ranks;
+}
+
 inline void print_text(const dt::data::ByteText& text) {
   std::printf("text: %lld file%s, %lld bytes to train on and %lld held out\n",
               static_cast<long long>(text.files().size()), text.files().size() == 1 ? "" : "s",
@@ -83,10 +100,13 @@ int train(const Options& options) {
   });
 }
 
-/// Adds a strategy to those that can be trained under.
+/// Adds a strategy to those that can be built and trained under.
 template <class Strategy>
 struct Trained {
-  explicit Trained(const char* name) { registry()[name].train = &train<Strategy>; }
+  explicit Trained(const char* name) {
+    registry()[name].train = &train<Strategy>;
+    registry()[name].allocate = &allocate<Strategy>;
+  }
 };
 
 }  // namespace example

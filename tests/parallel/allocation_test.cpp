@@ -6,6 +6,7 @@
 #include <new>
 
 #include "dtrain/models/gpt.hpp"
+#include "dtrain/parallel/schedules/interleaved_1f1b.hpp"
 #include "dtrain/train/launch.hpp"
 #include "dtrain/train/trainer.hpp"
 
@@ -87,4 +88,11 @@ TEST_CASE("steps three to five allocate nothing on eight ranks") {
   check_steps<dt::Strategy<dt::DataParallel<2>, dt::PipelineParallel<2>, dt::TensorParallel<2>>>(4);
   check_steps<dt::Strategy<dt::DataParallel<2>, dt::PipelineParallel<2>, dt::TensorParallel<2, dt::SequenceParallel>>>(
       2);
+}
+
+// fault I8
+TEST_CASE(
+    "steps three to five allocate nothing where parameters are gathered, blocks recomputed and chunks alternate") {
+  using Interleaved = dt::PipelineParallel<2, dt::schedule::Interleaved1F1B, dt::Chunks<2>>;
+  check_steps<dt::Strategy<dt::DataParallel<2, dt::Zero<3>>, Interleaved, dt::Recompute<dt::recompute::Full>>>(4);
 }

@@ -50,6 +50,7 @@ void compare(int ranks, const BatchShape& shape) {
     CAPTURE(S::describe());
     CAPTURE(world.rank());
     CHECK(rank.program == run.memory());
+    CHECK(rank.program == run.allocated());
     CHECK(rank.optimizer == optimizer);
     CHECK(rank.total() == device.live_bytes());
     Index kept = 0;

@@ -122,14 +122,14 @@ TEST_CASE("any text survives as a string, control characters, quotes and UTF-8 a
 
 TEST_CASE("numbers of any size keep all their digits") {
   for (const double value : {0.0, -0.0, 0.1, 1e300, 5e-324, 123456789.0, 1.0 / 3.0}) {
-    const json line = json::parse(train::detail::JsonLine().add("x", value).finish());
+    const json line = json::parse(JsonText().add("x", value).finish());
     CHECK(line.at("x").get<double>() == value);
   }
-  const json line = json::parse(
-      train::detail::JsonLine().add("least", std::numeric_limits<Index>::min()).add("most", Index{1} << 62).finish());
+  const json line =
+      json::parse(JsonText().add("least", std::numeric_limits<Index>::min()).add("most", Index{1} << 62).finish());
   CHECK(line.at("least").get<Index>() == std::numeric_limits<Index>::min());
   CHECK(line.at("most").get<Index>() == Index{1} << 62);
-  CHECK(train::detail::JsonLine().finish() == "{}\n");
+  CHECK(JsonText().finish() == "{}\n");
 }
 
 TEST_CASE("a path that cannot be written is refused in a sentence that names it and the reason") {

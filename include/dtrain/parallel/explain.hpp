@@ -67,11 +67,14 @@ class Explainer {
                        .ranks = mesh_.ranks(),
                        .shares = mesh_.batch_share().size,
                        .axes = axes(typename S::All{}),
+                       .sharding = S::sharding,
+                       .shard_ranks = ShardCommunicators<S, comm::Self>::place(mesh_).size,
                        .batch = shape_,
                        .scalar = describe_precision<Format>(),
                        .optimizer_states = options_.optimizer_states,
                        .schedule = std::string(std::string_view(S::Pipeline::Schedule::name)),
                        .timeline = schedule::draw(tables_),
+                       .tables = tables_,
                        .bubble = schedule::bubble_of(tables_)};
     for_elements([&]<int E>(std::integral_constant<int, E>) { result.units.push_back(unit_report<E>()); });
     for (const UnitReport& unit : result.units) result.whole_parameters += unit.count * unit.whole_parameters;
@@ -158,9 +161,15 @@ class Explainer {
       const Plan& chunk = plan.chunks()[c];
       report.units.push_back(chunk.units());
       report.parameters += chunk.parameter_size();
-      for (Index u = chunk.units().begin; u < chunk.units().end; ++u)
+      const auto update_of = [&](int rank) { return Sharding(chunk.group_ends(), shard.size, rank).size(); };
+      report.largest_shard += update_of(0);
+      report.smallest_shard += update_of(shard.size - 1);
+      report.recomputed.push_back(0);
+      for (Index u = chunk.units().begin; u < chunk.units().end; ++u) {
+        report.recomputed.back() += chunk.placement(u).recomputed ? 1 : 0;
         report.flops += (chunk.placement(u).recomputed ? 4.0 : 3.0) * units[element_of(u)].flops_per_row *
                         static_cast<double>(shape_.local_rows(1));
+      }
       tensor_communications(report, units, chunk);
       batch_communications(report, chunk, plan.shards()[c]);
     }

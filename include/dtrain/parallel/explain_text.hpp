@@ -43,6 +43,23 @@ inline std::vector<std::string> units_of_stage(const Explanation& program, Range
   return lines;
 }
 
+[[gnu::cold]] inline bool recomputes(const Explanation& program) {
+  return std::ranges::any_of(program.stages, [](const StageReport& stage) {
+    return std::ranges::any_of(stage.recomputed, [](Index units) { return units > 0; });
+  });
+}
+// What ranks share out instead of each holding all of it.
+[[gnu::cold]] inline std::string sharding_text(const Explanation& program) {
+  const ShardingRule& rule = program.sharding;
+  std::string text = concatenate(rule.shards_parameters()  ? "parameters, gradients, optimizer state"
+                                 : rule.shards_gradients() ? "gradients, optimizer state"
+                                                           : "optimizer state",
+                                 " over ", plural(program.shard_ranks, "data rank"));
+  if (rule.within > 0) text += ", alike in every group of so many";
+  if (rule.shards_parameters()) text += concatenate("; ", plural(rule.prefetch, "unit"), " gathered ahead");
+  return text;
+}
+
 [[gnu::cold]] inline std::string head_text(const Explanation& program) {
   std::string mesh = plural(program.ranks, "rank");
   bool first = true;
@@ -53,14 +70,18 @@ inline std::vector<std::string> units_of_stage(const Explanation& program, Range
   if (program.axes.size() > 1) mesh += concatenate("; neighbours lie along the ", program.axes.front().name, " axis");
   const BatchShape& batch = program.batch;
   TextTable table("ll");
-  table.row({"strategy", program.strategy});
+  std::string title = "strategy";
+  for (std::string& line : broken_text(program.strategy, " x ", text_columns - 12))
+    table.row({std::exchange(title, ""), std::move(line)});
   table.row({"mesh", mesh});
+  if (program.sharding.level > 0) table.row({"sharded", sharding_text(program)});
   table.row(
       {"batch", concatenate(plural(batch.samples, "sample"), " of ", plural(batch.context, "token"), "; each of ",
                             plural(program.shares, "share"), " takes ", batch.samples / program.shares, " in ",
                             micro_batches_text(batch), " of ", plural(batch.micro_batch_rows(program.shares), "row"))});
   table.row({"model", concatenate(count_text(program.whole_parameters), " parameters in ", program.scalar)});
-  table.row({"work", concatenate(flops_text(program.flops()), " per step, backward counted as two forward passes (",
+  table.row({"work", concatenate(flops_text(program.flops()), " per step, backward counted as two forward passes",
+                                 recomputes(program) ? ", with recomputation as three" : "", " (",
                                  flops_text(program.rule_of_thumb_flops()), " by 6 x parameters x tokens)")});
   return concatenate("program\n", table.text());
 }
@@ -127,18 +148,42 @@ std::vector<Range> alike(const Explanation& program, Same same) {
   return stages.size() == 1 ? concatenate(stages.begin) : concatenate(stages.begin, "-", stages.end - 1);
 }
 
+// "278,101 to 278,102" where shards are uneven.
+[[gnu::cold]] inline std::string shard_text(const StageReport& stage) {
+  return stage.smallest_shard == stage.largest_shard
+             ? count_text(stage.largest_shard)
+             : concatenate(count_text(stage.smallest_shard), " to ", count_text(stage.largest_shard));
+}
+
 [[gnu::cold]] inline std::string stages_text(const Explanation& program) {
-  TextTable table("lrrl");
-  table.row({"stage", "work per step", "in flight", "units"});
+  const bool chunks = !program.stages.empty() && program.stages.front().units.size() > 1;
+  const bool shards = program.sharding.level > 0;
+  const bool again = recomputes(program);
+  const auto row = [&](std::string stage, std::string chunk, std::string work, std::string in_flight,
+                       std::string recomputed, std::string shard, std::string units) {
+    std::vector<std::string> cells{std::move(stage)};
+    if (chunks) cells.push_back(std::move(chunk));
+    cells.push_back(std::move(work));
+    cells.push_back(std::move(in_flight));
+    if (again) cells.push_back(std::move(recomputed));
+    if (shards) cells.push_back(std::move(shard));
+    cells.push_back(std::move(units));
+    return cells;
+  };
+  TextTable table(concatenate(chunks ? "lr" : "l", "rr", again ? "r" : "", shards ? "r" : "", "l"));
+  table.row(row("stage", "chunk", "work per step", "in flight", "recomputed", "a rank updates", "units"));
   for (std::size_t s = 0; s < program.stages.size(); ++s) {
     const StageReport& stage = program.stages[s];
     for (std::size_t c = 0; c < stage.units.size(); ++c) {
-      const bool first = c == 0;
-      std::vector<std::string> cells{first ? concatenate(s) : "", first ? flops_text(stage.flops) : "",
-                                     concatenate(stage.chunks[c].in_flight)};
-      for (std::string& names : units_of_stage(program, stage.units[c], 80)) {
-        cells.push_back(std::move(names));
-        table.row(std::exchange(cells, {"", "", ""}));
+      const std::string recomputed = concatenate(stage.recomputed[c], " of ", plural(stage.units[c].size(), "unit"));
+      std::string names;
+      for (const std::string& line : units_of_stage(program, stage.units[c], 40)) {
+        if (names.empty())
+          table.row(row(c == 0 ? concatenate(s) : "", concatenate(c), c == 0 ? flops_text(stage.flops) : "",
+                        concatenate(stage.chunks[c].in_flight), recomputed, c == 0 ? shard_text(stage) : "", line));
+        else
+          table.row(row("", "", "", "", "", "", line));
+        names = line;
       }
     }
   }
@@ -181,7 +226,9 @@ std::vector<Range> alike(const Explanation& program, Same same) {
     for (const Kind* kind : shown) cells.push_back(bytes_text(kind->bytes(stage)));
     table.row(std::move(cells));
   }
-  return concatenate("memory of one rank (", plural(program.optimizer_states, "optimizer state"), " per parameter)\n") +
+  return concatenate("memory of ", program.sharding.level > 0 ? "the largest rank of each stage" : "one rank", " (",
+                     plural(program.optimizer_states, "optimizer state"),
+                     " per parameter); all ranks together: ", bytes_text(program.all_ranks_bytes), "\n") +
          table.text();
 }
 
@@ -209,6 +256,9 @@ std::vector<Range> alike(const Explanation& program, Same same) {
   std::string text = concatenate("schedule ", program.schedule, ": ", micro_batches_text(program.batch), " on ",
                                  plural(static_cast<Index>(program.stages.size()), "stage"), ", idle ",
                                  percent_text(program.bubble), " of the time when stages cost the same\n");
+  if (!program.stages.empty() && program.stages.front().units.size() > 1)
+    text +=
+        "  F1.0: forward of micro-batch 1 on the stage's chunk 0; B: backward; I, W: of the input, of the weights\n";
   constexpr std::size_t room = text_columns - 6;
   for (std::size_t begin = 0; begin < program.timeline.size();) {
     const std::size_t end = std::min(program.timeline.find('\n', begin), program.timeline.size());

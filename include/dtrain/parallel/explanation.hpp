@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "dtrain/parallel/memory.hpp"
+#include "dtrain/parallel/schedule.hpp"
 #include "dtrain/parallel/unit_rules.hpp"
 
 namespace dtrain::parallel {
@@ -68,7 +69,10 @@ struct Communication {
 struct StageReport {
   std::vector<Range> units{};  ///< of each chunk
   std::vector<ChunkMemory> chunks{};
-  Index parameters = 0;  ///< elements of the stage's region, all shards together
+  std::vector<Index> recomputed{};  ///< units of each chunk whose forward pass the backward pass runs again
+  Index parameters = 0;             ///< elements of the stage's region, all shards together
+  Index smallest_shard = 0;         ///< of these, what the rank updates that updates least, and most
+  Index largest_shard = 0;
   MemoryPlan memory{};
   Index optimizer = 0;  ///< bytes of the optimizer's states
   double flops = 0.0;   ///< per step, all ranks of the stage together
@@ -89,6 +93,8 @@ struct Explanation {
   int ranks = 1;
   int shares = 1;                  ///< of the batch
   std::vector<AxisReport> axes{};  ///< in the order in which ranks are numbered
+  ShardingRule sharding{};
+  int shard_ranks = 1;  ///< that share out what `sharding` says
   BatchShape batch{};
   std::string scalar;
   int optimizer_states = 0;
@@ -98,9 +104,10 @@ struct Explanation {
   Index all_ranks_bytes = 0;  ///< memory of all ranks together
   std::string schedule;
   std::string timeline;
-  double bubble = 0.0;  ///< idle share of a stage's time, when stages cost the same
+  std::vector<schedule::Table> tables{};  ///< of every stage
+  double bubble = 0.0;                    ///< idle share of a stage's time, when stages cost the same
 
-  /// FLOPs of a step: forward, and a backward pass of two forward passes.
+  /// FLOPs of a step: forward, a backward pass of two forward passes, and one more of each unit that is recomputed.
   [[nodiscard]] double flops() const {
     double sum = 0.0;
     for (const StageReport& stage : stages) sum += stage.flops;

@@ -48,7 +48,10 @@ class ParameterStore {
   [[nodiscard]] const Sharding& sharding() const { return sharding_; }
   [[nodiscard]] const ShardingRule& rule() const { return rule_; }
   [[nodiscard]] const std::vector<LocalParameter>& map() const { return map_; }
-  [[nodiscard]] Index allocated_bytes() const { return parameters_.bytes() + gradients_.bytes() + converted_.bytes(); }
+  /// Bytes of the arenas.
+  [[nodiscard]] MemoryPlan allocated() const {
+    return {.parameters = parameters_.bytes(), .gradients = gradients_.bytes(), .buckets = converted_.bytes()};
+  }
 
   /// What this rank keeps.
   [[nodiscard]] std::span<T> parameters() {

@@ -70,7 +70,7 @@ class Program {
   [[nodiscard]] const RankPlan<Lowered, Format>& plan() const { return held_.plan(); }
   /// Planned bytes, for the largest batches that were prepared; and the bytes of the arenas.
   [[nodiscard]] MemoryPlan memory() const { return held_.memory(); }
-  [[nodiscard]] Index allocated_bytes() const { return held_.allocated_bytes(); }
+  [[nodiscard]] MemoryPlan allocated() const { return held_.allocated(); }
 
   /// Refuses, before anything is allocated, a batch that cannot be dealt out to `shares` ranks or that is longer than
   /// the model's context.

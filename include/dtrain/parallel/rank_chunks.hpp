@@ -67,9 +67,9 @@ class RankChunks {
     return plan_.memory(
         {.rows = rows_, .local_rows = local_rows_, .context = workspace_.context(), .slots = std::span(slots)});
   }
-  [[nodiscard]] Index allocated_bytes() const {
-    Index bytes = workspace_.allocated_bytes();
-    for (const auto& chunk : chunks_) bytes += std::as_const(*chunk).stage().allocated_bytes();
+  [[nodiscard]] MemoryPlan allocated() const {
+    MemoryPlan bytes = workspace_.allocated();
+    for (const auto& chunk : chunks_) bytes += std::as_const(*chunk).stage().allocated();
     return bytes;
   }
 

@@ -25,6 +25,18 @@ struct MemoryPlan {
   [[nodiscard]] constexpr Index total() const {
     return parameters + gradients + activations + logits + transient + gathered + buckets + constants + tokens;
   }
+  constexpr MemoryPlan& operator+=(const MemoryPlan& other) {
+    parameters += other.parameters;
+    gradients += other.gradients;
+    activations += other.activations;
+    logits += other.logits;
+    transient += other.transient;
+    gathered += other.gathered;
+    buckets += other.buckets;
+    constants += other.constants;
+    tokens += other.tokens;
+    return *this;
+  }
   friend constexpr bool operator==(const MemoryPlan&, const MemoryPlan&) = default;
 };
 

@@ -85,8 +85,13 @@ class Stage {
     local_rows_ = local_rows;
   }
   [[nodiscard]] int slots() const { return slots_; }
-  [[nodiscard]] Index allocated_bytes() const {
-    return store_.allocated_bytes() + activations_.bytes() + tokens_.bytes();
+  /// Bytes of the arenas; logits are a part of the slots of activations.
+  [[nodiscard]] MemoryPlan allocated() const {
+    MemoryPlan bytes = store_.allocated();
+    bytes.logits = slots_ * plan().logits().bytes(plan().row_capacity(rows_), plan().shard_capacity(rows_));
+    bytes.activations = activations_.bytes() - bytes.logits;
+    bytes.tokens = tokens_.bytes();
+    return bytes;
   }
 
   /// Token ids of the local batch (first stage of a token model), its features (first stage of others), and its

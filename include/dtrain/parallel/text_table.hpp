@@ -56,11 +56,25 @@ namespace dtrain::parallel::detail {
 
 inline constexpr std::size_t text_columns = 120;
 
+/// Text in lines of at most `columns`, broken at `separator`, which stays at the end of a line.
+[[gnu::cold]] inline std::vector<std::string> broken_text(std::string_view text, std::string_view separator,
+                                                          std::size_t columns) {
+  std::vector<std::string> lines{""};
+  while (!text.empty()) {
+    const std::size_t found = text.find(separator);
+    const std::size_t length = found == std::string_view::npos ? text.size() : found + separator.size();
+    if (!lines.back().empty() && lines.back().size() + length > columns) lines.emplace_back();
+    lines.back() += text.substr(0, length);
+    text.remove_prefix(length);
+  }
+  return lines;
+}
+
 /// Rows of cells whose columns are as wide as their widest cell. Columns of numbers stand right.
 class TextTable {
  public:
   /// One character per column: 'l' or 'r'.
-  explicit TextTable(std::string_view alignment) : alignment_(alignment) {}
+  explicit TextTable(std::string alignment) : alignment_(std::move(alignment)) {}
   void row(std::vector<std::string> cells) { rows_.push_back({std::move(cells), true}); }
   /// A line that keeps to no column.
   void line(std::string text) { rows_.push_back({{std::move(text)}, false}); }
@@ -90,7 +104,7 @@ class TextTable {
     std::vector<std::string> cells;
     bool aligned;
   };
-  std::string_view alignment_;
+  std::string alignment_;
   std::vector<Row> rows_{};
 };
 

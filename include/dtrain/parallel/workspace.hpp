@@ -41,8 +41,12 @@ class Workspace {
     restore_pool();
   }
   [[nodiscard]] Index context() const { return context_; }
-  [[nodiscard]] Index allocated_bytes() const {
-    return transient_.bytes() + gathered_.bytes() + buckets_.bytes() + converted_.bytes() + constants_.bytes();
+  /// Bytes of the arenas.
+  [[nodiscard]] MemoryPlan allocated() const {
+    return {.transient = transient_.bytes(),
+            .gathered = gathered_.bytes(),
+            .buckets = buckets_.bytes() + converted_.bytes(),
+            .constants = constants_.bytes()};
   }
 
   [[nodiscard]] std::byte* transient() { return transient_.data(); }

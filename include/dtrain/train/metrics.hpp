@@ -2,8 +2,6 @@
 #pragma once
 
 #include <cerrno>
-#include <charconv>
-#include <cmath>
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -11,66 +9,11 @@
 #include <system_error>
 
 #include "dtrain/core/error.hpp"
+#include "dtrain/core/json_text.hpp"
 #include "dtrain/core/text.hpp"
 #include "dtrain/train/reports.hpp"
 
 namespace dtrain::train {
-
-namespace detail {
-
-/// One JSON object on one line. Numbers are written with all their digits; what is no number becomes null.
-class JsonLine {
- public:
-  JsonLine& add(std::string_view key, double value) {
-    begin(key);
-    char digits[64];
-    if (!std::isfinite(value)) {
-      text_ += "null";
-      return *this;
-    }
-    const auto result = std::to_chars(digits, digits + sizeof digits, value);
-    text_.append(digits, static_cast<std::size_t>(result.ptr - digits));
-    return *this;
-  }
-  JsonLine& add(std::string_view key, Index value) {
-    begin(key);
-    text_ += concatenate(value);
-    return *this;
-  }
-  JsonLine& add(std::string_view key, std::string_view value) {
-    begin(key);
-    quote(value);
-    return *this;
-  }
-  [[nodiscard]] std::string finish() const { return text_ + "}\n"; }
-
- private:
-  void begin(std::string_view key) {
-    text_ += text_.size() > 1 ? ", " : "";
-    quote(key);
-    text_ += ": ";
-  }
-  void quote(std::string_view value) {
-    text_ += '"';
-    for (const char character : value) {
-      if (character == '"' || character == '\\') {
-        text_ += '\\';
-        text_ += character;
-      } else if (static_cast<unsigned char>(character) < 0x20) {
-        constexpr std::string_view hex = "0123456789abcdef";
-        text_ += "\\u00";
-        text_ += hex[static_cast<unsigned char>(character) / 16];
-        text_ += hex[static_cast<unsigned char>(character) % 16];
-      } else {
-        text_ += character;
-      }
-    }
-    text_ += '"';
-  }
-  std::string text_ = "{";
-};
-
-}  // namespace detail
 
 /// A metrics file. Each line is written whole and at once, so that a reader, or a run that dies, never sees half of
 /// one.
@@ -82,7 +25,7 @@ class MetricsFile {
   }
 
   void write(const StepReport& report) {
-    write(detail::JsonLine()
+    write(JsonText()
               .add("step", report.step)
               .add("loss", report.loss)
               .add("grad_norm", report.gradient_norm)
@@ -96,7 +39,7 @@ class MetricsFile {
   }
   /// The last line of a run.
   void write_end(Index steps, double validation_loss, std::string_view strategy, double seconds) {
-    write(detail::JsonLine()
+    write(JsonText()
               .add("event", std::string_view("end"))
               .add("validation_loss", validation_loss)
               .add("steps", steps)

@@ -4,7 +4,7 @@
 #include <functional>
 
 #include "dtrain/core/scalar.hpp"
-#include "dtrain/parallel/stage_plan.hpp"
+#include "dtrain/parallel/rank_plan.hpp"
 
 namespace dtrain::train {
 
