@@ -59,7 +59,7 @@ int train(const Options& options) {
   const dt::data::ByteText text(paths, {.context = context, .held_out = 0.1});
   require_separate(options.metrics, text.files());
   dt::MetricsFile metrics(options.metrics);
-  std::printf("%s\n", entry.explain(options).c_str());
+  std::printf("%s\n", dt::parallel::describe(entry.explain(options)).c_str());
   print_text(text);
   std::fflush(stdout);
 

@@ -14,6 +14,7 @@
 #include <fstream>
 #include <initializer_list>
 #include <iterator>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
@@ -224,6 +225,37 @@ TEST_CASE("every strategy can be explained, and explaining writes nothing") {
   }
   CHECK_FALSE(fs::exists(folder.at("metrics.jsonl")));
   CHECK(run(folder, {"explain"}).out == run(folder, {"explain", "dp2-pp2-tp2"}).out);
+}
+
+TEST_CASE(
+    "an explanation as JSON has the bytes of every rank, as predicted and as allocated; its schedule is a picture") {
+  const Folder folder;
+  const std::map<std::string, std::size_t> ranks{{"dp2-zero3", 2}, {"pp2-zb-v", 2}, {"dp2-pp2-tp2", 8}};
+  for (const auto& [strategy, count] : ranks) {
+    CAPTURE(strategy);
+    const Ended ended = run(folder, {"explain", strategy, "--json", "e.json", "--picture", "e.svg"});
+    CHECK(ended.code == 0);
+    CHECK(ended.err == "");
+    CHECK(ended.out == run(folder, {"explain", strategy}).out);
+    const json program = json::parse(read(folder.at("e.json")));
+    REQUIRE(program.at("memory").size() == count);
+    for (const json& rank : program.at("memory")) {
+      CHECK(rank.at("allocated") == rank.at("predicted"));
+      long long total = 0;
+      for (const auto& [kind, bytes] : rank.at("allocated").items())
+        if (kind != "total") total += bytes.get<long long>();
+      CHECK(rank.at("allocated").at("total") == total);
+      for (const char* kind : {"parameters", "gradients", "optimizer", "activations", "transient"})
+        CHECK(rank.at("allocated").at(kind).get<long long>() > 0);
+      CHECK((rank.at("predicted").at("gathered").get<long long>() > 0) == (strategy == "dp2-zero3"));
+    }
+    for (const json& stage : program.at("schedule").at("stages")) CHECK(!stage.at("rows").empty());
+    CHECK(program.at("stages").size() == program.at("schedule").at("stages").size());
+    CHECK(read(folder.at("e.svg")).starts_with("<svg "));
+  }
+  const Ended refused = run(folder, {"explain", "dp2", "--json", "missing/e.json"});
+  CHECK(refused.code == 2);
+  CHECK(refused.err == "dtrain: --json cannot be written to 'missing/e.json'; name another file.\n");
 }
 
 TEST_CASE("the same seed gives the same run, another seed another") {

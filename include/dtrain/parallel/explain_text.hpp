@@ -80,9 +80,9 @@ inline std::vector<std::string> units_of_stage(const Explanation& program, Range
                             plural(program.shares, "share"), " takes ", batch.samples / program.shares, " in ",
                             micro_batches_text(batch), " of ", plural(batch.micro_batch_rows(program.shares), "row"))});
   table.row({"model", concatenate(count_text(program.whole_parameters), " parameters in ", program.scalar)});
-  table.row({"work", concatenate(flops_text(program.flops()), " per step, backward counted as two forward passes",
-                                 recomputes(program) ? ", with recomputation as three" : "", " (",
+  table.row({"work", concatenate(flops_text(program.flops()), " per step, backward counted as two forward passes", " (",
                                  flops_text(program.rule_of_thumb_flops()), " by 6 x parameters x tokens)")});
+  if (recomputes(program)) table.row({"", "and that of what is recomputed as three"});
   return concatenate("program\n", table.text());
 }
 
