@@ -96,6 +96,7 @@ TEST_CASE("batches that are accumulated give the gradients of one batch of them 
   compare<Strategy<DataParallel<2>>>(expected, {8, 16});
   compare<Strategy<DataParallel<2, Zero<1>>>>(expected, {8, 16});
   compare<Strategy<DataParallel<2, Zero<2>>>>(expected, {4, 4, 16});
+  compare<Strategy<DataParallel<2>, PipelineParallel<2>>>(expected, {8, 16});
 }
 
 TEST_CASE("the data axis reduces gradients once, however many batches were accumulated") {

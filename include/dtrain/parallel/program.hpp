@@ -76,9 +76,8 @@ class Program {
   /// the model's context.
   static void check(const BatchShape& shape, int shares) { check_batch(shape, shares, Lowered::max_context); }
 
-  /// Loss and gradients of a global batch. Afterwards `stage().gradients()` holds, on every rank, the gradient of the
-  /// mean loss over all counted targets of the global batch, reduced over all axes, not clipped.
-  ///
+  /// Loss and gradients of a global batch. Afterwards every rank keeps the gradient of the mean loss over all counted
+  /// targets of the global batch, reduced over all axes, not clipped.
   /// `feed(samples, inputs, targets)` fills the rows of a range of samples of the global batch; either span may be
   /// empty. `step` separates the random numbers of one step from those of the next. All gradients are multiplied by
   /// `loss_scale`, those of activations included. Throws ConfigurationError, on every rank, when ranks were given
@@ -91,7 +90,7 @@ class Program {
     const double divisor = counted_.batches > 0 ? counted_.divisor : static_cast<double>(tokens);
     run(shape, training_, step, Goal::gradients, tokens > 0 ? loss_scale / divisor : 0.0);
     held_.finish_gradients();
-    if (counted_.batches > 0) held_.scale_gradients(tokens > 0 ? divisor / static_cast<double>(tokens) : 0.0);
+    if (counted_.batches > 0) scale_to_mean(divisor, tokens);
     counted_ = {};
     return share_result(shape, tokens);
   }
@@ -141,7 +140,7 @@ class Program {
     gather_logits(row, result);
   }
 
-  /// Completes the sums over all axes, once every pass has added its gradients. `gradients` calls it itself.
+  /// Completes the sums over all axes, as `gradients` does once every pass has added its own.
   void finish_gradients() { held_.finish_gradients(); }
   /// The global norm of the gradients: every element of every whole parameter counted once.
   [[nodiscard]] double gradient_norm() { return held_.gradient_norm(); }
@@ -211,6 +210,12 @@ class Program {
     local_targets_ = held_.fill(samples, rows, feed);
   }
 
+  // Only the last stage has counted targets.
+  void scale_to_mean(double divisor, Index tokens) {
+    std::array<std::int64_t, 1> count{tokens};
+    if constexpr (stages > 1) axes_.pipeline().all_reduce(std::span(count)).wait();
+    held_.scale_gradients(count[0] > 0 ? divisor / static_cast<double>(count[0]) : 0.0);
+  }
   template <class Feed>
   void begin_batch(const BatchShape& shape, Feed&& feed, int passes) {
     if (counted_.batches > 0 && shape.context != counted_.context)
@@ -225,8 +230,7 @@ class Program {
     return static_cast<Index>(
         std::ranges::count_if(local_targets_, [](std::int32_t target) { return target != ignored_target; }));
   }
-  // The count comes before the pipeline's backward pass, so that gradients are of the global mean from the start.
-  // `before`: on this rank, in batches accumulated earlier.
+  // Comes before the backward pass, so that gradients are of the global mean. `before`: of batches accumulated before.
   [[nodiscard]] Index count_targets(Index before) {
     std::array<std::int64_t, 1> count{before + counted_targets()};
     if (held_.last_stage() == nullptr) return 0;
