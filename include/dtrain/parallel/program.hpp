@@ -61,7 +61,6 @@ class Program {
   }
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;
-
   /// The chunks of this rank, in the order of its schedule's numbers: one, unless the schedule has more.
   [[nodiscard]] auto& chunks() { return held_.chunks(); }
   /// The first chunk.
@@ -153,7 +152,7 @@ class Program {
   [[nodiscard]] const std::vector<schedule::Table>& training_tables() const { return training_; }
   [[nodiscard]] int stage_index() const { return axes_.mesh().template along<axes::Pipeline>().rank; }
 
-  /// Makes room for a batch without running it. `gradients` and `evaluate` call it themselves.
+  /// Makes room for a batch. `gradients` and `evaluate` call it themselves.
   void prepare(const BatchShape& shape, bool training) {
     check(shape, axes_.mesh().batch_share().size);
     if (training && shape.micro_batches != training_micro_batches_) {
