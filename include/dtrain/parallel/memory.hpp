@@ -27,7 +27,7 @@ struct MemoryOptions {
 struct ChunkMemory {
   int in_flight = 0;      ///< micro-batches at once
   Index activations = 0;  ///< bytes of each, with the messages between stages
-  Index logits = 0;       ///< bytes of each
+  Index logits = 0;       ///< bytes of each; under `ChunkedLoss` none
   friend constexpr bool operator==(const ChunkMemory&, const ChunkMemory&) = default;
 };
 

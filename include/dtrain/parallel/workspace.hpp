@@ -41,9 +41,16 @@ class Workspace {
     restore_pool();
   }
   [[nodiscard]] Index context() const { return context_; }
-  /// Bytes of the arenas.
+  /// Bytes of the arenas; of the transient one, a part are the logits of a chunk of rows.
   [[nodiscard]] MemoryPlan allocated() const {
-    return {.transient = transient_.bytes(),
+    Index logits = 0;
+    if constexpr (LossUnit<Lowered, T>::apart) {
+      using Chunk = StagePlan<Lowered, Format>;
+      const Index rows = LossUnit<Lowered, T>::largest_chunk(rows_);
+      logits = shared_.loss_logits.bytes(Chunk::row_capacity(rows), Chunk::shard_capacity(rows));
+    }
+    return {.logits = logits,
+            .transient = transient_.bytes() - logits,
             .gathered = gathered_.bytes(),
             .buckets = buckets_.bytes() + converted_.bytes(),
             .constants = constants_.bytes()};
