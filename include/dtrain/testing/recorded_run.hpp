@@ -32,6 +32,7 @@ struct RunOptions {
   Index context = 8;
   int micro_batches = 1;
   int steps = 5;
+  int ranks = 0;  ///< under a strategy with a dynamic degree; 0: what the static degrees make
   std::uint64_t seed = 1;
   int threads_per_rank = 1;
   double learning_rate = 1e-2;
@@ -93,19 +94,26 @@ struct RankRecord {
   Index allocated_bytes = 0;
 };
 
-// Copies of what the chunks of a program keep, one behind the other.
+// What follows knows stores and not strategies, which share it.
 template <class Program>
-std::vector<double> copy_of_weights(Program& program) {
+auto stores_of(Program& program) {
+  std::vector<std::remove_reference_t<decltype(program.stage().store())>*> stores;
+  for (auto& chunk : program.chunks()) stores.push_back(&chunk->stage().store());
+  return stores;
+}
+// Copies of what the chunks of a rank keep, one behind the other.
+template <class Store>
+[[gnu::cold]] std::vector<double> copy_of_weights(const std::vector<Store*>& stores) {
   std::vector<double> copy;
-  for (auto& chunk : program.chunks())
-    for (const auto value : chunk->stage().parameters()) copy.push_back(static_cast<double>(value));
+  for (Store* const store : stores)
+    for (const auto value : store->parameters()) copy.push_back(static_cast<double>(value));
   return copy;
 }
-template <class Program>
-std::vector<double> copy_of_gradients(Program& program) {
+template <class Store>
+[[gnu::cold]] std::vector<double> copy_of_gradients(const std::vector<Store*>& stores, double scale) {
   std::vector<double> copy;
-  for (auto& chunk : program.chunks())
-    for (const auto value : chunk->stage().gradients()) copy.push_back(static_cast<double>(value));
+  for (Store* const store : stores)
+    for (const auto value : store->gradients()) copy.push_back(static_cast<double>(value) / scale);
   return copy;
 }
 
@@ -169,66 +177,67 @@ inline WholeTensors assemble(const std::vector<RankRecord>& ranks, std::string_v
   return whole;
 }
 
-template <class Program>
-void find_held_tensors(Program& program, RankRecord& record) {
+template <class Store>
+[[gnu::cold]] void find_held_tensors(const std::vector<Store*>& stores, RankRecord& record) {
   Index weights = 0;
   Index gradients = 0;
-  for (auto& chunk : program.chunks()) {
-    const auto& store = chunk->stage().store();
-    for (const parallel::LocalParameter& parameter : store.map()) {
+  for (Store* const store : stores) {
+    for (const parallel::LocalParameter& parameter : store->map()) {
       const HeldTensor tensor{parameter.name, parameter.whole_rows * parameter.whole_columns};
       record.held_weights.push_back(tensor);
-      store.for_parameter_runs(parameter, [&](Index at, Index whole, Index count) {
+      store->for_parameter_runs(parameter, [&](Index at, Index whole, Index count) {
         record.held_weights.back().add(weights + at, whole, count);
       });
       record.held_gradients.push_back(tensor);
-      store.for_gradient_runs(parameter, [&](Index at, Index whole, Index count) {
+      store->for_gradient_runs(parameter, [&](Index at, Index whole, Index count) {
         record.held_gradients.back().add(gradients + at, whole, count);
       });
     }
-    weights += static_cast<Index>(chunk->stage().parameters().size());
-    gradients += static_cast<Index>(chunk->stage().gradients().size());
+    weights += static_cast<Index>(store->parameters().size());
+    gradients += static_cast<Index>(store->gradients().size());
   }
 }
 
 /// Changes the weights before the first step.
-template <class Format, class Trainer>
-void change_start(Trainer& trainer, const RunOptions& options) {
-  for (std::size_t c = 0; c < trainer.program().chunks().size(); ++c) {
-    auto& stage = trainer.program().chunks()[c]->stage();
-    [[maybe_unused]] auto& optimizer = trainer.optimizer_states()[c];
-    for (const parallel::LocalParameter& parameter : stage.map())
-      stage.store().for_update_runs(parameter, [&](Index at, Index state, Index whole, Index count) {
+template <NumberFormat Format, class Store, class Optimizer>
+[[gnu::cold]] void change_start(const std::vector<Store*>& stores, std::vector<Optimizer>& optimizers,
+                                const RunOptions& options) {
+  for (std::size_t c = 0; c < stores.size(); ++c)
+    for (const parallel::LocalParameter& parameter : stores[c]->map())
+      stores[c]->for_update_runs(parameter, [&](Index at, Index state, Index whole, Index count) {
         for (Index i = 0; i < count; ++i) {
           const auto changed = [&](auto& element) {
             using Element = std::remove_reference_t<decltype(element)>;
             element = static_cast<Element>(options.start(parameter.name, whole + i, static_cast<double>(element)));
           };
-          auto& weight = stage.parameters()[static_cast<std::size_t>(at + i)];
+          auto& weight = stores[c]->parameters()[static_cast<std::size_t>(at + i)];
           if constexpr (PrecisionOf<Format>::has_master) {
-            auto& master = optimizer.masters()[static_cast<std::size_t>(state + i)];
+            auto& master = optimizers[c].masters()[static_cast<std::size_t>(state + i)];
             changed(master);
             weight = master;
           } else {
+            static_cast<void>(state);
             changed(weight);
           }
         }
       });
-  }
-  trainer.program().publish_parameters();
 }
 
 /// One rank's part of a run.
 template <class Model, class S, NumberFormat Format>
-void record_rank(train::Rank<S, Host>& rank, const RunOptions& options, RankRecord& record) {
+[[gnu::cold]] void record_rank(train::Rank<S, Host>& rank, const RunOptions& options, RankRecord& record) {
   using Trainer = train::Trainer<Model, S, AdamW, Format>;
   Trainer trainer(rank, {.learning_rate = options.learning_rate,
                          .optimizer = options.optimizer,
                          .clip = options.max_norm,
                          .seed = options.seed});
-  find_held_tensors(trainer.program(), record);
-  if (options.start) change_start<Format>(trainer, options);
-  record.start = copy_of_weights(trainer.program());
+  const auto stores = stores_of(trainer.program());
+  find_held_tensors(stores, record);
+  if (options.start) {
+    change_start<Format>(stores, trainer.optimizer_states(), options);
+    trainer.program().publish_parameters();
+  }
+  record.start = copy_of_weights(stores);
   const parallel::BatchShape shape{
       .samples = options.samples, .context = options.context, .micro_batches = options.micro_batches};
   constexpr Index classes = Trainer::Program::classes;
@@ -238,9 +247,8 @@ void record_rank(train::Rank<S, Host>& rank, const RunOptions& options, RankReco
   };
   for (; now < options.steps; ++now) {
     record.reports.push_back(trainer.step(shape, feed));
-    record.gradients.push_back(copy_of_gradients(trainer.program()));
-    for (double& gradient : record.gradients.back()) gradient /= record.reports.back().loss_scale;
-    record.weights.push_back(copy_of_weights(trainer.program()));
+    record.gradients.push_back(copy_of_gradients(stores, record.reports.back().loss_scale));
+    record.weights.push_back(copy_of_weights(stores));
   }
   record.evaluation_loss = trainer.program().evaluate(shape, feed).loss();
   record.predicted_bytes =
@@ -269,44 +277,48 @@ inline double agreed(const std::vector<RankRecord>& ranks, std::string_view what
   return first;
 }
 
+/// Puts the records of all ranks together, and refuses what they must not differ in.
+[[gnu::cold]] inline RecordedRun assemble_run(const std::vector<RankRecord>& ranks, const RunOptions& options,
+                                              const std::string& name) {
+  check_memory(ranks, name);
+  using Record = RankRecord;
+  RecordedRun run;
+  run.strategy = name;
+  run.micro_batches = options.micro_batches;
+  const auto weights = [](const Record& r) -> const auto& { return r.held_weights; };
+  const auto gradients = [](const Record& r) -> const auto& { return r.held_gradients; };
+  run.start = assemble(ranks, "start", name, weights, [](const Record& r) -> const auto& { return r.start; });
+  for (std::size_t step = 0; step < static_cast<std::size_t>(options.steps); ++step) {
+    RecordedStep recorded;
+    recorded.tokens = ranks[0].reports[step].counted_tokens;
+    recorded.loss = agreed(ranks, "loss", name, [=](const Record& r) { return r.reports[step].loss; });
+    recorded.gradient_norm = agreed(ranks, "norm", name, [=](const Record& r) { return r.reports[step].gradient_norm; });
+    recorded.gradients = assemble(ranks, "gradient", name, gradients,
+                                  [=](const Record& r) -> const auto& { return r.gradients[step]; });
+    recorded.weights =
+        assemble(ranks, "weight", name, weights, [=](const Record& r) -> const auto& { return r.weights[step]; });
+    run.steps.push_back(std::move(recorded));
+  }
+  run.evaluation_loss = agreed(ranks, "evaluation loss", name, [](const Record& r) { return r.evaluation_loss; });
+  return run;
+}
+
 }  // namespace detail
 
 /// Trains `Model` under `S` with AdamW on ranks that are threads of this process, in the numbers of `Format`.
 /// Throws Error when copies of a weight or of a gradient differ in a bit, when ranks disagree on the loss or the norm,
 /// or when a rank allocates other than is predicted; and whatever a rank throws.
 template <class Model, class S, NumberFormat Format = double>
-RecordedRun record_run(const RunOptions& options) {
-  static_assert(!S::has_dynamic, "dtrain: a recorded run needs a strategy whose degrees are all known");
-  std::vector<detail::RankRecord> ranks(static_cast<std::size_t>(S::static_ranks));
+[[gnu::cold]] RecordedRun record_run(const RunOptions& options) {
+  const int count = S::has_dynamic && options.ranks > 0 ? options.ranks : S::static_ranks;
+  std::vector<detail::RankRecord> ranks(static_cast<std::size_t>(count));
   train::run_ranks<S>(
       [&](train::Rank<S, Host>& rank) {
         detail::record_rank<Model, S, Format>(rank, options, ranks[static_cast<std::size_t>(rank.index())]);
       },
-      {.threads_per_rank = options.threads_per_rank});
-  detail::check_memory(ranks, S::describe());
-  using Record = detail::RankRecord;
-  const std::string name = S::describe();
-  RecordedRun run;
-  run.strategy = name;
-  run.micro_batches = options.micro_batches;
-  const auto weights = [](const Record& r) -> const auto& { return r.held_weights; };
-  const auto gradients = [](const Record& r) -> const auto& { return r.held_gradients; };
-  run.start = detail::assemble(ranks, "start", name, weights, [](const Record& r) -> const auto& { return r.start; });
-  for (std::size_t step = 0; step < static_cast<std::size_t>(options.steps); ++step) {
-    RecordedStep recorded;
-    recorded.tokens = ranks[0].reports[step].counted_tokens;
-    recorded.loss = detail::agreed(ranks, "loss", name, [=](const Record& r) { return r.reports[step].loss; });
-    recorded.gradient_norm =
-        detail::agreed(ranks, "norm", name, [=](const Record& r) { return r.reports[step].gradient_norm; });
-    recorded.gradients = detail::assemble(ranks, "gradient", name, gradients,
-                                          [=](const Record& r) -> const auto& { return r.gradients[step]; });
-    recorded.weights = detail::assemble(ranks, "weight", name, weights,
-                                        [=](const Record& r) -> const auto& { return r.weights[step]; });
-    run.steps.push_back(std::move(recorded));
-  }
-  run.evaluation_loss =
-      detail::agreed(ranks, "evaluation loss", name, [](const Record& r) { return r.evaluation_loss; });
-  return run;
+      {.ranks = count, .threads_per_rank = options.threads_per_rank});
+  return detail::assemble_run(
+      ranks, options, S::has_dynamic ? concatenate(S::describe(), " on ", count, " ranks") : S::describe());
 }
 
 }  // namespace dtrain::testing

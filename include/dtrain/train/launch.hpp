@@ -52,13 +52,16 @@ class FirstFailure {
   bool consequence_ = false;
 };
 
-template <class S, class Device, class Body>
-void run_rank(int index, const LaunchOptions& options, comm::ThreadsWorld& world, FirstFailure& failure, Body& body) {
+// A rank's work, of whichever type, so that what starts threads is compiled once for all strategies.
+struct RankWork {
+  void (*run)(void* context, int rank);
+  void* context;
+  void operator()(int rank) const { run(context, rank); }
+};
+
+[[gnu::cold]] inline void run_rank(int index, comm::ThreadsWorld& world, FirstFailure& failure, const RankWork& work) {
   try {
-    auto communicator = world.communicator(index);
-    Device device({.threads = options.threads_per_rank});
-    Rank<S, Device> rank(device, communicator);
-    body(rank);
+    work(index);
   } catch (const AbortedError&) {
     failure.record(index, std::current_exception(), true);
   } catch (const std::exception& error) {
@@ -69,6 +72,26 @@ void run_rank(int index, const LaunchOptions& options, comm::ThreadsWorld& world
     failure.record(index, std::current_exception(), false);
     world.fail(index, "an exception of an unknown kind");
   }
+}
+
+// Rank 0 runs on the calling thread.
+[[gnu::cold]] inline void run_ranks(int ranks, comm::ThreadsWorld& world, const RankWork& work) {
+  FirstFailure failure;
+  {
+    std::vector<std::jthread> threads;
+    try {
+      for (int r = 1; r < ranks; ++r) threads.emplace_back([&, r] { run_rank(r, world, failure, work); });
+    } catch (const std::system_error& error) {
+      // The ranks that did start wait for those that never will.
+      const int rank = static_cast<int>(threads.size()) + 1;
+      const std::string sentence =
+          concatenate("dtrain: rank ", rank, " of ", ranks, " could not be started as a thread: ", error.what(), ".");
+      failure.record(rank, std::make_exception_ptr(Error(sentence)), false);
+      world.fail(rank, sentence);
+    }
+    run_rank(0, world, failure, work);
+  }
+  if (failure.error() != nullptr) std::rethrow_exception(failure.error());
 }
 
 inline LaunchOptions completed(LaunchOptions options, int static_ranks) {
@@ -94,23 +117,15 @@ void run_ranks(Body&& body, LaunchOptions options = {}) {
   options = detail::completed(options, S::static_ranks);
   parallel::Mesh<S>::check_world(options.ranks);
   comm::ThreadsWorld world(options.ranks, {.deadline = options.deadline});
-  detail::FirstFailure failure;
-  {
-    std::vector<std::jthread> threads;
-    try {
-      for (int r = 1; r < options.ranks; ++r)
-        threads.emplace_back([&, r] { detail::run_rank<S, Device>(r, options, world, failure, body); });
-    } catch (const std::system_error& error) {
-      // The ranks that did start wait for those that never will.
-      const int rank = static_cast<int>(threads.size()) + 1;
-      const std::string sentence = concatenate("dtrain: rank ", rank, " of ", options.ranks,
-                                               " could not be started as a thread: ", error.what(), ".");
-      failure.record(rank, std::make_exception_ptr(Error(sentence)), false);
-      world.fail(rank, sentence);
-    }
-    detail::run_rank<S, Device>(0, options, world, failure, body);
-  }
-  if (failure.error() != nullptr) std::rethrow_exception(failure.error());
+  auto on_rank = [&](int index) {
+    auto communicator = world.communicator(index);
+    Device device({.threads = options.threads_per_rank});
+    Rank<S, Device> rank(device, communicator);
+    body(rank);
+  };
+  using OnRank = decltype(on_rank);
+  detail::run_ranks(options.ranks, world,
+                    {[](void* context, int index) { (*static_cast<OnRank*>(context))(index); }, &on_rank});
 }
 
 namespace detail {
