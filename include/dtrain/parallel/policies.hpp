@@ -135,7 +135,11 @@ concept DataOption = BucketOption<Option> || ShardingOption<Option> || ReduceOpt
 
 /// The groups that shard parameters divide the data axis.
 template <int Ranks, int Degree>
-concept GroupsDivideTheAxis = Degree == dynamic || Ranks == 0 || Degree % Ranks == 0;
+concept GroupsDivideTheAxis = bool(Degree == dynamic || Ranks == 0 || Degree % Ranks == 0);
+
+/// Buckets are what gradients are reduced in where they are not sharded.
+template <int Buckets, int Shardings>
+concept BucketsAreReduced = bool(Buckets == 0 || Shardings == 0);
 
 /// The batch is cut across `Degree` ranks (or `dynamic`), which hold the same parameters and sum their gradients.
 /// Options: `BucketBytes`, `Reduce`, `Zero`.
@@ -145,6 +149,13 @@ struct DataParallel {
                 "dtrain: the degree of data parallelism must be at least 1, or dynamic");
   static_assert((detail::DataOption<Options> && ...),
                 "dtrain: DataParallel takes no option but BucketBytes, Reduce and Zero");
+  static_assert(GivenOnce<(0 + ... + int(BucketOption<Options>))> &&
+                    GivenOnce<(0 + ... + int(detail::ReduceOption<Options>))> &&
+                    GivenOnce<(0 + ... + int(detail::ShardingOption<Options>))>,
+                "dtrain: DataParallel is given an option twice");
+  static_assert(
+      BucketsAreReduced<(0 + ... + int(BucketOption<Options>)), (0 + ... + int(detail::ShardingOption<Options>))>,
+      "dtrain: BucketBytes has no effect under Zero, which reduces gradients unit by unit");
   using Axis = axes::Data;
   static constexpr int degree = Degree;
   /// Unless an option says otherwise: 25 MB, as PyTorch's DistributedDataParallel.
@@ -185,6 +196,7 @@ struct DataParallel {
     text += Degree == dynamic ? std::string("dynamic") : concatenate(Degree);
     if (sharding.level > 0) text += concatenate(", Zero<", sharding.level);
     if (sharding.within > 0) text += concatenate(", ShardWithin<", sharding.within, ">");
+    if (sharding.prefetch != ShardingRule{}.prefetch) text += concatenate(", Prefetch<", sharding.prefetch, ">");
     if (sharding.level > 0) text += ">";
     [[maybe_unused]] const auto add = [&]<class Option>(std::type_identity<Option>) {
       if constexpr (detail::ReduceOption<Option>) {
@@ -242,6 +254,7 @@ template <int Degree, class S = schedule::OneForwardOneBackward, class... Option
 struct PipelineParallel {
   static_assert(PositiveDegree<Degree>, "dtrain: the degree of pipeline parallelism must be at least 1");
   static_assert((ChunksOption<Options> && ...), "dtrain: PipelineParallel takes no option but Chunks");
+  static_assert(GivenOnce<int(sizeof...(Options))>, "dtrain: PipelineParallel is given Chunks twice");
   using Axis = axes::Pipeline;
   using Schedule = S;
   static constexpr int degree = Degree;

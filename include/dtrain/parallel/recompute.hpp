@@ -22,11 +22,15 @@ struct RecomputationRule {
 
 /// What `Recompute` is told to compute again. "Blocks" are the repeated parts of a model.
 namespace recompute {
+/// Every so many blocks, at least each.
+template <int Nth>
+concept EveryNth = Nth >= 1;
+
 /// Every `Nth` block: of its forward pass only the input is kept (T. Chen et al., "Training deep nets with sublinear
 /// memory cost", 2016).
 template <int Nth>
 struct EveryBlock {
-  static_assert(Nth >= 1, "dtrain: recomputation of every n-th block needs an n of at least 1");
+  static_assert(EveryNth<Nth>, "dtrain: recomputation of every n-th block needs an n of at least 1");
   static constexpr RecomputationRule rule{.every = Nth};
 };
 /// All blocks.
@@ -48,12 +52,30 @@ concept Recomputable = requires {
   { What::rule } -> std::convertible_to<RecomputationRule>;
 };
 
+/// Either whole blocks are computed again, by one rule, or parts of all blocks.
+template <int Blocks, int Parts>
+concept BlocksOrParts = bool((Blocks == 0 && Parts > 0) || (Blocks == 1 && Parts == 0));
+
+namespace detail {
+template <class What>
+constexpr int count_of([[maybe_unused]] bool blocks) {
+  if constexpr (Recomputable<What>)
+    return (What::rule.every > 0) == blocks ? 1 : 0;
+  else
+    return 0;
+}
+}  // namespace detail
+
 /// A part of a strategy that stands on no axis: the backward pass computes again what `What` names.
 template <class... What>
 struct Recompute {
   static_assert((Recomputable<What> && ...),
                 "dtrain: Recompute takes what dtrain::recompute names: Full, EveryBlock, Attention, "
                 "NormsAndActivations");
+  static_assert(!(Recomputable<What> && ...) ||
+                    BlocksOrParts<(0 + ... + detail::count_of<What>(true)), (0 + ... + detail::count_of<What>(false))>,
+                "dtrain: Recompute takes either Full or one EveryBlock, or Attention, NormsAndActivations or both: the "
+                "parts of a block that is computed again would be computed a third time");
   static constexpr RecomputationRule recomputation = [] {
     RecomputationRule rule;
     [[maybe_unused]] const auto take = [&](const RecomputationRule& what) {

@@ -292,9 +292,10 @@ inline double agreed(const std::vector<RankRecord>& ranks, std::string_view what
     RecordedStep recorded;
     recorded.tokens = ranks[0].reports[step].counted_tokens;
     recorded.loss = agreed(ranks, "loss", name, [=](const Record& r) { return r.reports[step].loss; });
-    recorded.gradient_norm = agreed(ranks, "norm", name, [=](const Record& r) { return r.reports[step].gradient_norm; });
-    recorded.gradients = assemble(ranks, "gradient", name, gradients,
-                                  [=](const Record& r) -> const auto& { return r.gradients[step]; });
+    recorded.gradient_norm =
+        agreed(ranks, "norm", name, [=](const Record& r) { return r.reports[step].gradient_norm; });
+    recorded.gradients =
+        assemble(ranks, "gradient", name, gradients, [=](const Record& r) -> const auto& { return r.gradients[step]; });
     recorded.weights =
         assemble(ranks, "weight", name, weights, [=](const Record& r) -> const auto& { return r.weights[step]; });
     run.steps.push_back(std::move(recorded));
@@ -317,8 +318,8 @@ template <class Model, class S, NumberFormat Format = double>
         detail::record_rank<Model, S, Format>(rank, options, ranks[static_cast<std::size_t>(rank.index())]);
       },
       {.ranks = count, .threads_per_rank = options.threads_per_rank});
-  return detail::assemble_run(
-      ranks, options, S::has_dynamic ? concatenate(S::describe(), " on ", count, " ranks") : S::describe());
+  return detail::assemble_run(ranks, options,
+                              S::has_dynamic ? concatenate(S::describe(), " on ", count, " ranks") : S::describe());
 }
 
 }  // namespace dtrain::testing
