@@ -20,11 +20,11 @@ void run_gpt_data(Report& report) {
 
   grid.check_cuts<Strategy<Data, FullRecompute>>({{1, 1}, {1, 4}, {2, 2}});
   grid.check_cuts<Strategy<Sharded<1>, FullRecompute>>({{2, 2}});
-  grid.check_cuts<Strategy<Sharded<2>, EverySecond>>({{3, 2}});
+  grid.check_cuts<Strategy<Sharded<2, ShardWithin<2>>, EverySecond>>({{4, 2}});
   grid.check_cuts<Strategy<Sharded<3, ShardWithin<2>>, FullRecompute>>({{4, 2}});
   grid.check_cuts<Strategy<Data, Recompute<recompute::Attention>>>({{1, 3}, {2, 2}});
   grid.check_cuts<Strategy<Data, Selective>>({{1, 2}});
-  grid.check_cuts<Strategy<Sharded<1>, Selective>>({{2, 2}});
+  grid.check_cuts<Strategy<Sharded<1, ShardWithin<2>>, Selective>>({{4, 2}});
   grid.check_cuts<Strategy<Sharded<3>, Recompute<recompute::Attention>>>({{2, 3}});
   grid.check_cuts<Strategy<Sharded<2>, PipelineParallel<2>, Selective>>({{2, 3}});
 }

@@ -7,7 +7,7 @@ namespace dtrain::test {
 void run_gpt_pipelines(Report& report) {
   Grid<GridGpt> grid(report, "GPT");
   check_pipelines(grid);
-  grid.check_cuts<Strategy<Sharded<1>, PipelineParallel<2, OneForwardOneBackward>>>({{2, 3}});
+  grid.check_cuts<Strategy<Sharded<1, ShardWithin<2>>, PipelineParallel<2, OneForwardOneBackward>>>({{2, 3}, {4, 1}});
   grid.check_cuts<Strategy<Sharded<1>, PipelineParallel<3, GPipe>, EverySecond>>({{2, 2}});
   grid.check_cuts<Strategy<Sharded<2>, PipelineParallel<2, GPipe>>>({{2, 5}, {3, 1}});
   grid.check_cuts<Strategy<Sharded<2>, PipelineParallel<3, OneForwardOneBackward>, FullRecompute>>({{2, 4}});
@@ -20,7 +20,7 @@ void run_gpt_pipelines(Report& report) {
   grid.check<Strategy<PipelineParallel<3, Interleaved1F1B, Chunks<2>>>>({1, 3, 5, 8});
   grid.check<Strategy<PipelineParallel<2, Interleaved1F1B, Chunks<3>>>>({1, 2, 3, 4, 5});
   grid.check_cuts<Strategy<Sharded<1>, PipelineParallel<2, Interleaved1F1B, Chunks<2>>, FullRecompute>>({{2, 3}});
-  grid.check_cuts<Strategy<Sharded<2>, PipelineParallel<2, Interleaved1F1B, Chunks<2>>>>({{2, 2}});
+  grid.check_cuts<Strategy<Sharded<2, ShardWithin<2>>, PipelineParallel<2, Interleaved1F1B, Chunks<2>>>>({{4, 2}});
   grid.check_cuts<Strategy<Sharded<3>, PipelineParallel<2, Interleaved1F1B, Chunks<3>>, EverySecond>>({{2, 3}});
 
   // fault E3: four stages and ten micro-batches are two rounds and a half.

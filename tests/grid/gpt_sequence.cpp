@@ -13,7 +13,7 @@ void run_gpt_sequence(Report& report) {
   grid.check_cuts<Strategy<Sharded<3, ShardWithin<2>, Prefetch<0>>, Two>>({{4, 1}});
   grid.check_cuts<Strategy<Sharded<2>, PipelineParallel<2, OneForwardOneBackward>, Two, FullRecompute>>({{2, 3}});
   grid.check_cuts<Strategy<Sharded<3>, PipelineParallel<2, Interleaved1F1B, Chunks<2>>, Two, FullRecompute>>({{2, 3}});
-  grid.check_cuts<Strategy<Sharded<3>, PipelineParallel<2, OneForwardOneBackward>, Two, Selective>>({{2, 3}});
+  grid.check_cuts<Strategy<Sharded<3>, PipelineParallel<2, Interleaved1F1B, Chunks<2>>, Two, Selective>>({{2, 3}});
   grid.check_cuts<Strategy<Sharded<2>, PipelineParallel<2, ZeroBubbleH1>, Two>>({{2, 3}});
   grid.check_cuts<Strategy<Sharded<1>, PipelineParallel<2, ZeroBubbleV>, Two>>({{2, 4}});
 }

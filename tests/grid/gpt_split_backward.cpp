@@ -13,7 +13,7 @@ void run_gpt_split_backward(Report& report) {
   grid.check<Strategy<PipelineParallel<3, ZeroBubbleV>>>({2, 5, 8});
   grid.check_cuts<Strategy<Data, PipelineParallel<2, ZeroBubbleV>>>({{3, 2}});
   grid.check_cuts<Strategy<Sharded<1>, PipelineParallel<2, ZeroBubbleH1>>>({{2, 3}});
-  grid.check_cuts<Strategy<Sharded<1>, PipelineParallel<2, ZeroBubbleV>>>({{2, 3}});
+  grid.check_cuts<Strategy<Sharded<1, ShardWithin<2>>, PipelineParallel<2, ZeroBubbleV>>>({{4, 3}});
   grid.check_cuts<Strategy<Sharded<2>, PipelineParallel<2, ZeroBubbleH1>>>({{3, 2}});
   grid.check_cuts<Strategy<Sharded<2>, PipelineParallel<2, ZeroBubbleV>>>({{2, 2}});
   grid.check_cuts<Strategy<Sharded<3>, PipelineParallel<3, ZeroBubbleH1>>>({{2, 4}});

@@ -14,7 +14,7 @@ void run_gpt_tensor(Report& report) {
   grid.check_cuts<Strategy<Sharded<1>, PipelineParallel<2, OneForwardOneBackward>, Two, EverySecond>>({{2, 4}});
   grid.check_cuts<Strategy<Sharded<3>, PipelineParallel<2, OneForwardOneBackward>, Two, FullRecompute>>({{2, 3}});
   grid.check_cuts<Strategy<Sharded<2>, PipelineParallel<2, Interleaved1F1B, Chunks<2>>, Two>>({{2, 3}});
-  grid.check_cuts<Strategy<Data, Two, Selective>>({{1, 2}, {2, 3}});
+  grid.check_cuts<Strategy<Sharded<2>, PipelineParallel<2, GPipe>, Two, Selective>>({{1, 2}, {2, 3}});
   grid.check_cuts<Strategy<Sharded<1>, PipelineParallel<2, ZeroBubbleH1>, Two>>({{2, 3}});
   grid.check_cuts<Strategy<Sharded<3>, PipelineParallel<2, ZeroBubbleV>, Two>>({{2, 2}});
 }

@@ -130,7 +130,7 @@ void check_tied_sums() {
     Program program(rank.device(), rank.axes(), 1);
     auto& chunk = *program.chunks()[0];
     auto& plan = chunk.stage().plan();
-    chunk.restart(1);
+    chunk.restart(1, true);
     chunk.begin(dt::parallel::Pass::backward);
     for (Index unit = plan.units().end - 1; unit >= plan.units().begin; --unit) {
       dt::parallel::UnitMemory<double, double> memory;

@@ -20,7 +20,7 @@ using Large = dt::Strategy<dt::DataParallel<2, dt::Zero<3>>, dt::PipelineParalle
 TEST_CASE("strategies say what ranks share out and what is computed again") {
   CHECK(Sharded::sharding == dt::parallel::ShardingRule{.level = 3});
   CHECK(Hybrid::sharding == dt::parallel::ShardingRule{.level = 3, .within = 2, .prefetch = 2});
-  CHECK(Hybrid::describe() == "DataParallel<4, Zero<3, ShardWithin<2>>>");
+  CHECK(Hybrid::describe() == "DataParallel<4, Zero<3, ShardWithin<2>, Prefetch<2>>>");
   CHECK(Large::recomputation == dt::parallel::RecomputationRule{.every = 1});
   CHECK(Large::static_ranks == 8);
   // One rank has nothing to share out.

@@ -1,9 +1,0 @@
-// Gpt under tensor parallelism on two ranks, alone and with the other axes, equals Gpt on one rank.
-#include "grid.hpp"
-
-using namespace dtrain::test;
-
-TEST_CASE("tensor parallelism on two ranks") {
-  Grid<GridGpt> grid;
-  check_tensor<dtrain::TensorParallel<2>>(grid);
-}

@@ -1,9 +1,0 @@
-// Llama under sequence parallelism on four ranks, alone and with the other axes, equals Llama on one rank.
-#include "grid.hpp"
-
-using namespace dtrain::test;
-
-TEST_CASE("sequence parallelism on four ranks") {
-  Grid<GridLlama> grid;
-  check_tensor<dtrain::TensorParallel<4, dtrain::SequenceParallel>>(grid);
-}
