@@ -27,6 +27,10 @@ void run_gpt_data(Report& report) {
   grid.check_cuts<Strategy<Sharded<1, ShardWithin<2>>, Selective>>({{4, 2}});
   grid.check_cuts<Strategy<Sharded<3>, Recompute<recompute::Attention>>>({{2, 3}});
   grid.check_cuts<Strategy<Sharded<2>, PipelineParallel<2>, Selective>>({{2, 3}});
+
+  grid.check_cuts<Strategy<Sharded<1, ShardWithin<2>>, FullRecompute, ChunkedLoss<5>>>({{4, 1}});
+  grid.check_cuts<Strategy<Sharded<2>, PipelineParallel<2>, ChunkedLoss<5>>>({{2, 3}});
+  grid.check_cuts<Strategy<Sharded<3>, ChunkedLoss<5>>>({{2, 2}});
 }
 
 }  // namespace dtrain::test

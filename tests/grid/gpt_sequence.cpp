@@ -14,6 +14,7 @@ void run_gpt_sequence(Report& report) {
   grid.check_cuts<Strategy<Sharded<2>, PipelineParallel<2, OneForwardOneBackward>, Two, FullRecompute>>({{2, 3}});
   grid.check_cuts<Strategy<Sharded<3>, PipelineParallel<2, Interleaved1F1B, Chunks<2>>, Two, FullRecompute>>({{2, 3}});
   grid.check_cuts<Strategy<Sharded<3>, PipelineParallel<2, Interleaved1F1B, Chunks<2>>, Two, Selective>>({{2, 3}});
+  grid.check_cuts<Strategy<Sharded<3>, PipelineParallel<2, OneForwardOneBackward>, Two, ChunkedLoss<6>>>({{2, 3}});
   grid.check_cuts<Strategy<Sharded<2>, PipelineParallel<2, ZeroBubbleH1>, Two>>({{2, 3}});
   grid.check_cuts<Strategy<Sharded<1>, PipelineParallel<2, ZeroBubbleV>, Two>>({{2, 4}});
 }

@@ -11,6 +11,7 @@ void run_gpt_split_backward(Report& report) {
   grid.check<Strategy<PipelineParallel<4, ZeroBubbleH1>>>({2, 8});
   grid.check<Strategy<PipelineParallel<2, ZeroBubbleV>>>({1, 2, 3, 4, 5, 8});
   grid.check<Strategy<PipelineParallel<3, ZeroBubbleV>>>({2, 5, 8});
+  grid.check_cuts<Strategy<Sharded<2>, PipelineParallel<2, ZeroBubbleV>, ChunkedLoss<5>>>({{2, 3}});
   grid.check_cuts<Strategy<Data, PipelineParallel<2, ZeroBubbleV>>>({{3, 2}});
   grid.check_cuts<Strategy<Sharded<1>, PipelineParallel<2, ZeroBubbleH1>>>({{2, 3}});
   grid.check_cuts<Strategy<Sharded<1, ShardWithin<2>>, PipelineParallel<2, ZeroBubbleV>>>({{4, 3}});

@@ -114,6 +114,7 @@ constexpr Parts parts_of() {
   add(S::recomputation.every == 1, Part::full);
   add(S::recomputation.every > 1, Part::every_nth);
   add(S::recomputation.attention || S::recomputation.norms || S::recomputation.activations, Part::selective);
+  add(S::loss_rows > 0, Part::chunked_loss);
   return parts;
 }
 

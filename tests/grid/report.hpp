@@ -29,15 +29,16 @@ enum class Part : unsigned {
   full,
   every_nth,
   selective,
+  chunked_loss,
   sixteen_bits,
   count
 };
 inline constexpr std::size_t part_count = static_cast<std::size_t>(Part::count);
 inline constexpr std::array<std::string_view, part_count> part_names{
-    "data",          "ZeRO 1",   "ZeRO 2",         "ZeRO 3",     "hybrid shards",
-    "tensor",        "sequence", "GPipe",          "1F1B",       "interleaved",
-    "ZB-H1",         "ZB-V",     "recompute full", "every n-th", "recompute selective",
-    "16-bit numbers"};
+    "data",         "ZeRO 1",        "ZeRO 2",         "ZeRO 3",     "hybrid shards",
+    "tensor",       "sequence",      "GPipe",          "1F1B",       "interleaved",
+    "ZB-H1",        "ZB-V",          "recompute full", "every n-th", "recompute selective",
+    "chunked loss", "16-bit numbers"};
 
 /// A set of parts, one bit each.
 using Parts = unsigned;

@@ -131,7 +131,7 @@ void check_tied_sums() {
     auto& chunk = *program.chunks()[0];
     auto& plan = chunk.stage().plan();
     chunk.restart(1, true);
-    chunk.begin(dt::parallel::Pass::backward);
+    chunk.begin(dt::parallel::Pass::backward, plan.units());
     for (Index unit = plan.units().end - 1; unit >= plan.units().begin; --unit) {
       dt::parallel::UnitMemory<double, double> memory;
       chunk.enter(unit, memory);
