@@ -74,17 +74,18 @@ TEST_CASE("each kind of difference is told with its place and both values") {
 TEST_CASE("copies that differ in one bit are told apart") {
   std::vector<dt::testing::detail::RankRecord> ranks(2);
   for (auto& rank : ranks) {
-    rank.held = {{"w", 2, {{0, 0}, {1, 1}}}};
+    rank.held_weights = {{"w", 2, {{0, 0}, {1, 1}}}};
     rank.start = {1.0, 2.0};
   }
+  const auto held = [](const dt::testing::detail::RankRecord& r) -> const auto& { return r.held_weights; };
   const auto region = [](const dt::testing::detail::RankRecord& r) -> const auto& { return r.start; };
-  CHECK(dt::testing::detail::assemble(ranks, "weight", "S", region).at("w") == std::vector<double>{1.0, 2.0});
+  CHECK(dt::testing::detail::assemble(ranks, "weight", "S", held, region).at("w") == std::vector<double>{1.0, 2.0});
   ranks[1].start[1] = std::nextafter(2.0, 3.0);
-  CHECK_THROWS_WITH_AS(dt::testing::detail::assemble(ranks, "weight", "S", region),
+  CHECK_THROWS_WITH_AS(dt::testing::detail::assemble(ranks, "weight", "S", held, region),
                        doctest::Contains("copies of a weight differ: element 1 of w"), dt::Error);
-  ranks[1].held[0].elements = {{0, 0}};
-  ranks[0].held[0].elements = {{0, 0}};
-  CHECK_THROWS_WITH_AS(dt::testing::detail::assemble(ranks, "weight", "S", region),
+  ranks[1].held_weights[0].elements = {{0, 0}};
+  ranks[0].held_weights[0].elements = {{0, 0}};
+  CHECK_THROWS_WITH_AS(dt::testing::detail::assemble(ranks, "weight", "S", held, region),
                        doctest::Contains("no rank holds element 1 of w"), dt::Error);
 }
 
