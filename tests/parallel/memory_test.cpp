@@ -178,3 +178,22 @@ TEST_CASE("more micro-batches under recomputation, or fewer in flight, take less
   CHECK(kept.chunks[0].activations > 4 * computed_again.chunks[0].activations);
   CHECK(computed_again.chunks[0].activations >= 4 * 64 * row);
 }
+
+TEST_CASE("the guide's program") {
+  namespace dt = dtrain;
+  // [snippet memory]
+  using Model =
+      dt::models::Gpt<dt::models::GptShape{.vocab = 50257, .context = 1024, .width = 768, .heads = 12, .layers = 12}>;
+  using Strategy = dt::Strategy<dt::DataParallel<8, dt::Zero<3>>, dt::Recompute<dt::recompute::Full>>;
+
+  constexpr auto bytes = dt::memory<Model, Strategy, dt::bfloat16>({.samples = 64, .context = 1024});
+  constexpr dt::Index of_a_rank = bytes.largest();
+  constexpr dt::Index of_its_optimizer = bytes.stages[0].optimizer;
+  constexpr dt::Index of_each_micro_batch = bytes.stages[0].chunks[0].activations;
+  // [end snippet]
+  // [snippet fits]
+  static_assert(dt::Fits<Model, Strategy, dt::BatchShape{64, 1024}, dt::GiB<8>, dt::bfloat16>);
+  // [end snippet]
+  static_assert(of_its_optimizer + of_each_micro_batch < of_a_rank);
+  CHECK(of_a_rank < 8 * MiB<1024>);
+}
