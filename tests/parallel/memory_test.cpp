@@ -76,9 +76,8 @@ using Full = Recompute<recompute::Full>;
 TEST_CASE("every rank allocates what is predicted, to the byte") {
   compare<Strategy<DataParallel<3, Zero<2>>, TensorParallel<2, SequenceParallel>>>(
       6, {.samples = 12, .context = 7, .micro_batches = 2});
-  compare<Strategy<DataParallel<dynamic, Zero<3, ShardWithin<2>, Prefetch<2>>>,
-                   Recompute<recompute::EveryBlock<2>, recompute::Attention>, ChunkedLoss<5>>>(
-      4, {.samples = 8, .context = 8});
+  compare<Strategy<DataParallel<dynamic, Zero<3, ShardWithin<2>, Prefetch<2>>>, Recompute<recompute::EveryBlock<2>>,
+                   ChunkedLoss<5>>>(4, {.samples = 8, .context = 8});
   const BatchShape four{.samples = 8, .context = 7, .micro_batches = 4};
   compare<Strategy<DataParallel<2, Zero<3>>, PipelineParallel<2, Interleaved1F1B, Chunks<2>>, Full>>(4, four);
   compare<Strategy<DataParallel<2, Zero<1>>, PipelineParallel<2, ZeroBubbleV>>>(4, four);
