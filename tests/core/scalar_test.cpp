@@ -9,12 +9,10 @@
 #include <limits>
 #include <string>
 
-using dtrain::bfloat16;
-
 namespace {
 
 float from_float_bits(std::uint32_t bits) { return std::bit_cast<float>(bits); }
-std::uint16_t rounded(std::uint32_t float_bits) { return bfloat16(from_float_bits(float_bits)).bits(); }
+std::uint16_t rounded(std::uint32_t float_bits) { return dtrain::bfloat16(from_float_bits(float_bits)).bits(); }
 
 // Round to nearest, ties to even, by comparing distances in double: a second way, without bit tricks. For finite
 // values.
@@ -38,13 +36,13 @@ std::uint16_t nearest_by_distance(float value) {
 TEST_CASE("all 65536 patterns survive the way to float and back") {
   for (std::uint32_t bits = 0; bits < 65536; ++bits) {
     CAPTURE(bits);
-    const bfloat16 value = bfloat16::from_bits(static_cast<std::uint16_t>(bits));
+    const dtrain::bfloat16 value = dtrain::bfloat16::from_bits(static_cast<std::uint16_t>(bits));
     const auto wide = static_cast<float>(value);
     REQUIRE(std::bit_cast<std::uint32_t>(wide) == bits << 16);
     const bool is_nan = (bits & 0x7fffu) > 0x7f80u;
     REQUIRE(std::isnan(wide) == is_nan);
     // A signalling NaN becomes quiet; everything else comes back as it was.
-    REQUIRE(bfloat16(wide).bits() == (is_nan ? bits | 0x0040u : bits));
+    REQUIRE(dtrain::bfloat16(wide).bits() == (is_nan ? bits | 0x0040u : bits));
   }
 }
 
@@ -56,7 +54,7 @@ TEST_CASE("rounding goes to the nearest, and to even when both are as near") {
   CHECK(rounded(0x3f818000u) == 0x3f82u);  // tie: 0x3f81 is odd
   CHECK(rounded(0x3fff8000u) == 0x4000u);  // a carry into the exponent
   CHECK(rounded(0xbf818000u) == 0xbf82u);  // the sign changes nothing
-  CHECK(static_cast<float>(bfloat16(1.0f / 3.0f)) == 0.333984375f);
+  CHECK(static_cast<float>(dtrain::bfloat16(1.0f / 3.0f)) == 0.333984375f);
 }
 
 TEST_CASE("rounding agrees with the distances, at every pattern and around every tie") {
@@ -88,27 +86,27 @@ TEST_CASE("zeros, infinities, the largest and the smallest values") {
 TEST_CASE("NaN stays NaN, with its sign, whatever its payload") {
   for (const std::uint32_t bits : {0x7f800001u, 0x7fc00000u, 0x7fffffffu, 0xff800001u, 0xffffffffu, 0x7f80ffffu}) {
     CAPTURE(bits);
-    CHECK(std::isnan(static_cast<float>(bfloat16(from_float_bits(bits)))));
+    CHECK(std::isnan(static_cast<float>(dtrain::bfloat16(from_float_bits(bits)))));
     CHECK((rounded(bits) & 0x8000u) == (bits >> 31 << 15));
     CHECK((rounded(bits) & 0x0040u) != 0);
   }
 }
 
 TEST_CASE("conversions are constant expressions, and zero is the default") {
-  static_assert(bfloat16{}.bits() == 0);
-  static_assert(static_cast<float>(bfloat16(-2.5f)) == -2.5f);
-  static_assert(bfloat16(1.0f) + bfloat16(2.0f) == 3.0f);
+  static_assert(dtrain::bfloat16{}.bits() == 0);
+  static_assert(static_cast<float>(dtrain::bfloat16(-2.5f)) == -2.5f);
+  static_assert(dtrain::bfloat16(1.0f) + dtrain::bfloat16(2.0f) == 3.0f);
 }
 
 TEST_CASE("element types have names and accumulators") {
-  static_assert(dtrain::Scalar<float> && dtrain::Scalar<double> && dtrain::Scalar<bfloat16>);
+  static_assert(dtrain::Scalar<float> && dtrain::Scalar<double> && dtrain::Scalar<dtrain::bfloat16>);
   static_assert(!dtrain::Scalar<int> && !dtrain::Scalar<long double>);
-  static_assert(std::is_same_v<dtrain::Accumulator<bfloat16>, float>);
+  static_assert(std::is_same_v<dtrain::Accumulator<dtrain::bfloat16>, float>);
   static_assert(std::is_same_v<dtrain::Accumulator<float>, float>);
   static_assert(std::is_same_v<dtrain::Accumulator<double>, double>);
   CHECK(std::string(dtrain::scalar_name<float>()) == "float");
   CHECK(std::string(dtrain::scalar_name<double>()) == "double");
-  CHECK(std::string(dtrain::scalar_name<bfloat16>()) == "bfloat16");
+  CHECK(std::string(dtrain::scalar_name<dtrain::bfloat16>()) == "bfloat16");
   CHECK(std::string(dtrain::scalar_name<std::int64_t>()) == "int64");
   CHECK(std::string(dtrain::scalar_name<std::int32_t>()) == "int32");
   CHECK(std::string(dtrain::scalar_name<std::uint8_t>()) == "uint8");
