@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-using dtrain::bfloat16;
 using dtrain::float16;
 using dtrain::Index;
 using dtrain::Range;
@@ -29,8 +28,8 @@ const FeatureSamples three{{0.5, 1.5, 2.5, 3.5, 4.5, 5.5}, {0, 1, -100}};
 
 }  // namespace
 
-TEST_CASE_TEMPLATE("rows are copied in the type of the batch, over the end of an epoch", T, float, double, bfloat16,
-                   float16) {
+TEST_CASE_TEMPLATE("rows are copied in the type of the batch, over the end of an epoch", T, float, double,
+                   dtrain::bfloat16, float16) {
   const FeatureArray source({.features = 2, .classes = 2, .shuffle = false}, three);
   std::vector<T> inputs(6);
   std::vector<std::int32_t> targets(3);
