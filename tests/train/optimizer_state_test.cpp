@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <deque>
 #include <string>
 #include <vector>
 
@@ -33,7 +34,10 @@ using Store = parallel::ParameterStore<Lowered<S, Format>, Format, Host>;
 /// What rank `rank` of `ranks` that share out parameters holds.
 template <class S, class Format>
 Store<S, Format> store_of(Host& device, int ranks = 1, int rank = 0) {
-  return {device, parallel::plan_of_rank<Lowered<S, Format>, S, Format>(0, ranks, rank), 0, 0, seed};
+  // A store refers to its plan.
+  static std::deque<parallel::RankPlan<Lowered<S, Format>, Format>> plans;
+  plans.push_back(parallel::plan_of_rank<Lowered<S, Format>, S, Format>(0, ranks, rank));
+  return {device, plans.back(), 0, 0, seed};
 }
 
 /// Calls visit(index in the parameters, index in the optimizer's state, parameter) for every element of `store`.
