@@ -251,8 +251,9 @@ template <class Model, class S, NumberFormat Format>
     record.weights.push_back(copy_of_weights(stores));
   }
   record.evaluation_loss = trainer.program().evaluate(shape, feed).loss();
-  record.predicted_bytes =
-      parallel::memory_of_rank<Model, S, Format>(rank.index(), shape, {.optimizer_states = AdamW::states}).total();
+  record.predicted_bytes = parallel::memory_of_rank<Model, S, Format>(
+                               rank.index(), shape, {.ranks = rank.count(), .optimizer_states = AdamW::states})
+                               .total();
   record.allocated_bytes = rank.device().live_bytes();
 }
 
